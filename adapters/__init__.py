@@ -1,0 +1,1 @@
+"""One module an implementation, each behind the same interface (`adapters.interface`)."""

@@ -1,0 +1,201 @@
+"""What an adapter may provide, and how it says so.
+
+An adapter is a plain module (or a class, or any namespace inside one) with a `DECLARATION` and functions
+named after the operations; a function that is missing means "not provided". It translates its
+implementation's calling convention and nothing else: what it converts it declares, what is wrong it
+lets through.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+CONTRACTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "rows": ("soft_rows", "hard_rows", "supervision_at_source", "rollout_rows"),
+        "losses": (
+            "feature_regression",
+            "soft_cross_entropy",
+            "eagle1_loss",
+            "topk_distillation",
+            "hass_loss",
+            "rollout_loss",
+            "draft_to_target",
+        ),
+        "noise": ("feature_noise",),
+        "tree": ("grow_tree", "select_nodes", "flatten_tree", "tree_visibility"),
+        "visibility": ("rollout_visibility",),
+        "acceptance": ("warp", "verify_greedy", "verify_sampled", "verify_random", "propose"),
+        "publish": ("publish",),
+        "drafter": ("draft_logits",),
+        "manifest": ("check_release",),
+        "metrics": ("summarise_rounds",),
+        "decode": ("generate",),
+    }
+)
+"""Contract → its operations, the fixed names of the interface."""
+
+OPERATIONS: tuple[str, ...] = tuple(name for names in CONTRACTS.values() for name in names)
+
+DTYPES: Mapping[str, float] = MappingProxyType(
+    {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+)
+"""Arithmetic dtype → unit roundoff (half the distance from 1 to the next number)."""
+
+PROMISES = ("seed", "batch_independent")
+
+COIN_SCHEMES = ("per_node", "per_parent", "sample_and_match", "block")
+FRONTIER_COINS = ("inverse_cdf", "own")
+
+
+class AdapterError(Exception):
+    """The adapter, not the implementation behind it, is at fault; the message is for its author."""
+
+
+class NotApplicable(Exception):
+    """Raised by an adapter for an input that its implementation has no notion of; say why."""
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """A known difference from a clause: why, and a public link or the case that shows it."""
+
+    clause: str
+    reason: str
+    link: str = ""
+    witness: str = ""
+    """Name of a case in `conformance.<contract>.cases.WITNESSES` that shows it."""
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """How the implementation computes, so that tolerances can be derived instead of chosen.
+
+    dtype: the dtype of its probabilities. coin_dtype: of its accept coins. via_logits: whether target
+    rows (and, with `draft_via_logits`, draft rows) reach it as logarithms and pass a softmax.
+    """
+
+    dtype: str = "float64"
+    coin_dtype: str = "float64"
+    via_logits: bool = False
+    draft_via_logits: bool = False
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What an adapter says of its implementation.
+
+    name, version: as the report prints them. links: where the code lives. conventions: the names of
+    design's list that apply, and their values. deviations: known differences. arithmetic: see
+    `Arithmetic`. cost: operation → seconds one case costs (slow implementations get fewer trials).
+    promises: "seed" (same cases and seed, same decisions), "batch_independent" (a member's decision
+    does not depend on the members beside it). generators: global generators that the implementation
+    draws from ("python", "numpy", "torch"); every other one stays untouched. is_oracle: the
+    implementation is the oracle, so the expected side comes from the second road alone.
+    """
+
+    name: str
+    version: str
+    links: tuple[str, ...] = ()
+    conventions: Mapping[str, str] = field(default_factory=dict)
+    deviations: tuple[Deviation, ...] = ()
+    arithmetic: Arithmetic = Arithmetic()
+    cost: Mapping[str, float] = field(default_factory=dict)
+    promises: tuple[str, ...] = ()
+    generators: tuple[str, ...] = ()
+    is_oracle: bool = False
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """A resolved adapter: its declaration and the operations that it provides."""
+
+    spec: str
+    declaration: Declaration
+    operations: Mapping[str, Callable[..., Any]]
+    hints: tuple[str, ...] = ()
+    """Names that look like a misspelt operation: told, never guessed."""
+
+
+def load(spec: str) -> Implementation:
+    """Import `module` or `module:attribute` and read its interface.
+
+    Raises `AdapterError` with a message for the adapter's author.
+    """
+    module_name, _, attribute = spec.partition(":")
+    try:
+        namespace: Any = importlib.import_module(module_name)
+    except ImportError as error:
+        raise AdapterError(f"--impl={spec}: cannot import {module_name!r}: {error}") from error
+    except Exception as error:
+        raise AdapterError(f"--impl={spec}: importing {module_name!r} raised {type(error).__name__}: {error}") from error
+    for name in filter(None, attribute.split(".")):
+        if not hasattr(namespace, name):
+            try:
+                namespace = importlib.import_module(f"{namespace.__name__}.{name}")
+                continue
+            except (ImportError, AttributeError):
+                raise AdapterError(f"--impl={spec}: {module_name!r} has no attribute {name!r}") from None
+        namespace = getattr(namespace, name)
+    declaration = getattr(namespace, "DECLARATION", None)
+    if not isinstance(declaration, Declaration):
+        found = "nothing" if declaration is None else type(declaration).__name__
+        raise AdapterError(
+            f"--impl={spec}: an adapter defines DECLARATION, an adapters.interface.Declaration; found {found}"
+        )
+    _check(spec, declaration)
+    operations = {}
+    for name in OPERATIONS:
+        function = getattr(namespace, name, None)
+        if function is None:
+            continue
+        if not callable(function):
+            raise AdapterError(f"--impl={spec}: {name} is an operation, so it is a function; found {type(function).__name__}")
+        operations[name] = function
+    hints = []
+    for name, value in sorted(vars(namespace).items()):
+        if name.startswith("_") or name in OPERATIONS or not callable(value) or isinstance(value, type):
+            continue
+        if getattr(value, "__module__", None) != getattr(namespace, "__name__", None):
+            continue
+        for near in difflib.get_close_matches(name, [o for o in OPERATIONS if o not in operations], 1, 0.85):
+            hints.append(f"{name!r} is no operation; did you mean {near!r}?")
+    return Implementation(spec, declaration, MappingProxyType(operations), tuple(hints))
+
+
+def _check(spec: str, declaration: Declaration) -> None:
+    """Refuse a declaration that says something the suite cannot read."""
+
+    def refuse(field_name: str, rule: str, found: object) -> None:
+        raise AdapterError(f"--impl={spec}: DECLARATION.{field_name} = {found!r}: {rule}")
+
+    for name in ("name", "version"):
+        if not isinstance(getattr(declaration, name), str) or not getattr(declaration, name):
+            refuse(name, "is a non-empty string", getattr(declaration, name))
+    for name in ("dtype", "coin_dtype"):
+        if getattr(declaration.arithmetic, name) not in DTYPES:
+            refuse(f"arithmetic.{name}", f"is one of {', '.join(DTYPES)}", getattr(declaration.arithmetic, name))
+    for operation, seconds in declaration.cost.items():
+        if operation not in OPERATIONS:
+            refuse("cost", "its keys are operations", operation)
+        if not isinstance(seconds, (int, float)) or not 0 < seconds < 3600:
+            refuse(f"cost[{operation!r}]", "is the seconds that one case takes", seconds)
+    for promise in declaration.promises:
+        if promise not in PROMISES:
+            refuse("promises", f"a promise is one of {', '.join(PROMISES)}", promise)
+    for generator in declaration.generators:
+        if generator not in ("python", "numpy", "torch"):
+            refuse("generators", "a global generator is python, numpy or torch", generator)
+    for key, allowed in (("coin_scheme", COIN_SCHEMES), ("frontier_coin", FRONTIER_COINS)):
+        if declaration.conventions.get(key, allowed[0]) not in allowed:
+            refuse(f"conventions[{key!r}]", f"is one of {', '.join(allowed)}", declaration.conventions[key])
+    for deviation in declaration.deviations:
+        if not isinstance(deviation, Deviation) or not deviation.clause or not deviation.reason:
+            refuse("deviations", "a deviation names a clause and a reason", deviation)
+        if not (deviation.link or deviation.witness):
+            refuse("deviations", "a deviation has a public link or the witness case that shows it", deviation.clause)

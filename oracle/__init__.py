@@ -1,0 +1,1 @@
+"""The contracts of EAGLE-family speculative decoding in NumPy: slow, exact, readable first."""

@@ -1,0 +1,175 @@
+"""The law that a verifier emits, in exact rationals, by following every branch of its walk.
+
+Drafts are drawn when the walk first looks at them, so a branch that is never visited costs nothing and
+large trees stay within reach. The losslessness theorem is then an equality of dictionaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+
+from oracle.acceptance import ROOT, Row, walk
+from oracle.errors import BadInput
+from oracle.types import PROPOSALS
+
+Table = Mapping[tuple[int, ...], Sequence[Fraction]]
+"""Prefix of tokens after the root → law of the next token; rows of V Fractions."""
+
+Sequences = dict[tuple[int, ...], Fraction]
+"""Token sequence → probability."""
+
+Choose = Callable[[Sequence[Fraction]], int]
+
+
+def target_law(target: Table, length: int) -> Sequences:
+    """The target's own law of its next `length` tokens: the product of its rows."""
+    law: Sequences = {(): Fraction(1)}
+    for _ in range(length):
+        law = {
+            (*prefix, v): weight * probability
+            for prefix, weight in law.items()
+            for v, probability in enumerate(_row(target, prefix, "target"))
+            if weight * probability > 0
+        }
+    return law
+
+
+def emitted_law(target: Table, draft: Table, parent: Sequence[int], proposal: str) -> Sequences:
+    """The law of what one round publishes (accepted tokens, then the frontier), of varying length.
+
+    `parent` is the shape of the draft tree, [n] with parent[i] < i; the drafts come from `draft` as
+    `proposal` says ("point": the most probable tokens in sibling order). Raises `BadInput`.
+    """
+    law: Sequences = {}
+    for weight, tokens in _runs(target, draft, parent, proposal):
+        law[tokens] = law.get(tokens, Fraction(0)) + weight
+    return law
+
+
+def completed(law: Sequences, target: Table, length: int) -> Sequences:
+    """`law` continued from the target up to `length` tokens (longer ones are cut)."""
+    whole: Sequences = {}
+    for tokens, weight in law.items():
+        partial = {tokens[:length]: weight}
+        while len(next(iter(partial))) < length:
+            partial = {
+                (*prefix, v): w * probability
+                for prefix, w in partial.items()
+                for v, probability in enumerate(_row(target, prefix, "target"))
+                if probability > 0
+            }
+        for sequence, w in partial.items():
+            whole[sequence] = whole.get(sequence, Fraction(0)) + w
+    return whole
+
+
+def is_lossless(target: Table, draft: Table, parent: Sequence[int], proposal: str, length: int) -> bool:
+    """Whether the completed law of one round equals the target's own: equal, not close."""
+    emitted = emitted_law(target, draft, parent, proposal)
+    return completed(emitted, target, length) == target_law(target, length)
+
+
+def accepted_depth_law(target: Table, draft: Table, parent: Sequence[int], proposal: str) -> list[Fraction]:
+    """P(exactly k drafts are accepted) for k = 0 … depth of the tree."""
+    law = [Fraction(0)] * (_depth(parent) + 1)
+    for weight, tokens in _runs(target, draft, parent, proposal):
+        law[len(tokens) - 1] += weight
+    return law
+
+
+def _runs(
+    target: Table, draft: Table, parent: Sequence[int], proposal: str
+) -> Iterator[tuple[Fraction, tuple[int, ...]]]:
+    """Every run of the walk with its probability and the tokens it publishes.
+
+    A run is replayed from a script of choices; where the script ends, the first possible choice is
+    taken and the others are left for later runs.
+    """
+    if proposal not in PROPOSALS:
+        raise BadInput("proposal", (), f"a proposal is one of {', '.join(PROPOSALS)}", proposal)
+    scripts: list[tuple[int, ...]] = [()]
+    while scripts:
+        script = scripts.pop()
+        made: list[int] = []
+        weights: list[Fraction] = []
+
+        def choose(law: Sequence[Fraction]) -> int:
+            possible = [v for v, probability in enumerate(law) if probability > 0]
+            step = len(made)
+            if step < len(script):
+                choice = script[step]
+            else:
+                choice = possible[0]
+                scripts.extend((*made, other) for other in possible[1:])
+            made.append(choice)
+            weights.append(law[choice])
+            return choice
+
+        def accepts(node: int, p: Fraction, q: Fraction) -> bool:
+            chance = min(Fraction(1), p / q) if q > 0 else Fraction(1 if p > 0 else 0)
+            return choose([chance, 1 - chance]) == 0
+
+        view = _TableView(target, draft, parent, proposal, choose)
+        decision = walk(view, accepts, choose)
+        weight = Fraction(1)
+        for w in weights:
+            weight *= w
+        yield weight, (*(view.drawn[node] for node in decision.path), decision.frontier)
+
+
+class _TableView:
+    """A request whose drafts are drawn from a table when they are first looked at."""
+
+    def __init__(
+        self, target: Table, draft: Table, parent: Sequence[int], proposal: str, choose: Choose
+    ) -> None:
+        self.proposal = proposal
+        self.drawn: dict[int, int] = {}
+        self._target, self._draft, self._parent, self._choose = target, draft, parent, choose
+        for i, node in enumerate(parent):
+            if not ROOT <= node < i:
+                raise BadInput("parent", (i,), "a parent is −1 (the root) or an earlier node", node)
+
+    def children(self, node: int) -> list[int]:
+        return [i for i, above in enumerate(self._parent) if above == node]
+
+    def token(self, child: int, law: Row | None) -> int:
+        if child not in self.drawn:
+            self.drawn[child] = self._most_probable(child) if law is None else self._choose(law)
+        return self.drawn[child]
+
+    def target(self, node: int) -> Row:
+        return list(_row(self._target, self._prefix(node), "target"))
+
+    def draft(self, node: int) -> Row:
+        return list(_row(self._draft, self._prefix(node), "draft"))
+
+    def _most_probable(self, child: int) -> int:
+        node = self._parent[child]
+        row = self.draft(node)
+        ranked = sorted(range(len(row)), key=lambda v: (-row[v], v))
+        return ranked[self.children(node).index(child)]
+
+    def _prefix(self, node: int) -> tuple[int, ...]:
+        tokens: list[int] = []
+        while node != ROOT:
+            tokens.append(self.drawn[node])
+            node = self._parent[node]
+        return tuple(reversed(tokens))
+
+
+def _depth(parent: Sequence[int]) -> int:
+    depths = {ROOT: 0}
+    for i, node in enumerate(parent):
+        depths[i] = depths[node] + 1
+    return max(depths.values())
+
+
+def _row(table: Table, prefix: tuple[int, ...], field: str) -> Sequence[Fraction]:
+    if prefix not in table:
+        raise BadInput(field, (), f"a table has a row for each prefix that is reached, here {prefix}")
+    row = table[prefix]
+    if any(not isinstance(v, Fraction) or v < 0 for v in row) or sum(row) != 1:
+        raise BadInput(field, prefix, "a table row holds non-negative Fractions that sum to exactly one", tuple(row))
+    return row
