@@ -1,0 +1,3 @@
+"""The conformance suite: `pytest conformance --impl=…`."""
+
+__version__ = "0.1.0"

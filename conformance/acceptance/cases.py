@@ -1,0 +1,176 @@
+"""What the checks of acceptance run on: batches, table models, and cases worth keeping by name."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from conformance import draw
+from conformance.casefile import storable
+from oracle.types import Coins, VerifyCase
+
+Prefix = tuple[int, ...]
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """One call: its cases, with the coins of `verify_sampled` or the seed of `verify_random`."""
+
+    cases: tuple[VerifyCase, ...]
+    coins: tuple[Coins, ...] | None = None
+    seed: int | None = None
+
+    def drawn(self) -> str:
+        repeated = len({id(case) for case in self.cases}) == 1 and len(self.cases) > 1
+        shown = self.cases[:1] if repeated else self.cases
+        lines = [draw.batch(shown, self.coins)]
+        if repeated:
+            lines.append(f"  the same case {len(self.cases)} times in one call")
+        if self.seed is not None and self.coins is None:
+            lines.append(f"  seed {self.seed}")
+        return "\n".join(lines)
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class TableModel:
+    """A target and a drafter as tables: prefix of tokens → law of the next one, in exact rationals."""
+
+    drafts: int
+    proposal: str
+    target: Mapping[Prefix, Sequence[Fraction]]
+    draft: Mapping[Prefix, Sequence[Fraction]]
+
+    @property
+    def vocabulary(self) -> int:
+        return len(self.target[()])
+
+    def drawn(self) -> str:
+        lines = [f"chains of {self.drafts} drafts, proposal {self.proposal}; target p and draft q by prefix:"]
+        for prefix, row in self.target.items():
+            if len(prefix) < 2:
+                after = f"after {' '.join(map(str, prefix))}" if prefix else "at the root"
+                lines.append(f"  {after}: p = {draw.row(row)}  q = {draw.row(self.draft[prefix])}")
+        return "\n".join([*lines, "  (longer prefixes are in the case file)"])
+
+    def case(self, tokens: Sequence[int]) -> VerifyCase:
+        """The chain of these drafts, with fresh float64 rows."""
+        prefixes = [tuple(tokens[:i]) for i in range(len(tokens) + 1)]
+        return chain(
+            tokens,
+            [self.target[prefix] for prefix in prefixes],
+            None if self.proposal == "point" else [self.draft[prefix] for prefix in prefixes],
+            self.proposal,
+        )
+
+    def drafted(self) -> Iterator[tuple[Prefix, Fraction]]:
+        """Every chain that the drafter may propose, with its probability."""
+        if self.proposal == "point":
+            tokens: Prefix = ()
+            for _ in range(self.drafts):
+                row = self.draft[tokens]
+                tokens = (*tokens, min(range(len(row)), key=lambda v: (-row[v], v)))
+            yield tokens, Fraction(1)
+            return
+        for tokens in itertools.product(range(self.vocabulary), repeat=self.drafts):
+            weight = Fraction(1)
+            for i, token in enumerate(tokens):
+                weight *= self.draft[tokens[:i]][token]
+            if weight:
+                yield tokens, weight
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class RaggedModels:
+    """Models whose rounds share one call, turn by turn, and the member that is looked at."""
+
+    models: tuple[TableModel, ...]
+    member: int
+
+    def drawn(self) -> str:
+        return "\n".join(f"member {i}: {model.drawn()}" for i, model in enumerate(self.models))
+
+
+def chain(
+    tokens: Sequence[int],
+    target: Sequence[Sequence[Any]],
+    draft: Sequence[Sequence[Any]] | None,
+    proposal: str,
+) -> VerifyCase:
+    """A chain of drafts with its rows as float64 arrays of their own."""
+    return VerifyCase(
+        parent=np.arange(-1, len(tokens) - 1, dtype=np.int64),
+        token=np.array(tokens, dtype=np.int64),
+        target_probs=floats(target),
+        proposal=proposal,
+        draft_probs=None if draft is None else floats(draft),
+    )
+
+
+def floats(rows: Sequence[Sequence[Any]]) -> np.ndarray:
+    return np.array([[float(v) for v in row] for row in rows], dtype=np.float64)
+
+
+def coins(accept: Sequence[float], frontier: float) -> Coins:
+    return Coins(np.array(accept, dtype=np.float64), frontier)
+
+
+def copy(case: VerifyCase) -> VerifyCase:
+    """The same case in arrays of its own, so that a callee that writes spoils nothing."""
+    return VerifyCase(
+        case.parent.copy(),
+        case.token.copy(),
+        case.target_probs.copy(),
+        case.proposal,
+        None if case.draft_probs is None else case.draft_probs.copy(),
+    )
+
+
+LAST_COIN = 1 - 2.0**-24
+"""The largest coin below one that every dtype of a generator can hold."""
+
+
+def one(case: VerifyCase, accept: Sequence[float], frontier: float) -> Batch:
+    return Batch((case,), (coins(accept, frontier),))
+
+
+WITNESSES: Mapping[str, Batch] = {
+    # the draft's token 1 cannot come from the target; zero is the only coin that an inclusive test lets through
+    "impossible_draft_at_coin_zero": one(
+        chain([1], [[0.25, 0.0, 0.75], [0.5, 0.25, 0.25]], [[0.125, 0.625, 0.25], [0.25, 0.5, 0.25]], "iid"),
+        [0.0],
+        0.5,
+    ),
+    # the formula u·q < p needs no division: q = 0 < p is accepted
+    "draft_of_no_draft_mass": one(
+        chain([2], [[0.25, 0.25, 0.5], [0.125, 0.5, 0.375]], [[0.75, 0.25, 0.0], [0.25, 0.5, 0.25]], "iid"),
+        [0.5],
+        0.25,
+    ),
+    # p and q differ by one unit in the last place and the coin falls between: nothing is left to draw from
+    "no_residual_left": one(
+        chain(
+            [0],
+            [[0.5, 0.25, 0.25, 0.0], [0.125, 0.5, 0.25, 0.125]],
+            [[0.5 + 2.0**-53, 0.25, 0.25, 0.0], [0.5, 0.25, 0.125, 0.125]],
+            "iid",
+        ),
+        [1 - 2.0**-53],
+        0.625,
+    ),
+    "nan_at_the_root": one(
+        chain([1, 0], [[np.nan] * 3, [0.5, 0.25, 0.25], [0.125, 0.5, 0.375]], None, "point"), [0.25, 0.5], 0.5
+    ),
+    "no_drafts": one(chain([], [[0.25, 0.5, 0.25]], None, "point"), [], 0.5),
+    "padded_draft": one(
+        chain([1, -1], [[0.25, 0.5, 0.25], [0.5, 0.25, 0.25], [0.125, 0.5, 0.375]], None, "point"), [0.25, 0.5], 0.5
+    ),
+}
+"""Cases that show a known deviation; declarations name them, and the checks of their clauses run them."""

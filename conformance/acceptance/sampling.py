@@ -1,0 +1,85 @@
+"""Black-box trials: the suite drafts, the implementation verifies, the target's table continues."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from conformance import compare
+from conformance.acceptance.cases import Batch, Prefix, RaggedModels, TableModel
+from conformance.check import Check
+from conformance.verdicts import ClauseViolation
+from oracle.types import Decision, VerifyCase
+
+
+def draft_chain(model: TableModel, uniforms: Sequence[float]) -> Prefix:
+    """One chain from the model's drafter."""
+    if model.proposal == "point":
+        return next(model.drafted())[0]
+    tokens: Prefix = ()
+    for u in uniforms:
+        tokens = (*tokens, pick(model.draft[tokens], u))
+    return tokens
+
+
+def continue_from(model: TableModel, tokens: Prefix, uniforms: Sequence[float]) -> Prefix:
+    """`tokens` continued by the target until all `uniforms` are spent."""
+    for u in uniforms:
+        tokens = (*tokens, pick(model.target[tokens], u))
+    return tokens
+
+
+def pick(row: Sequence[object], u: float) -> int:
+    """Inverse CDF on a table row."""
+    total = 0.0
+    for v, probability in enumerate(row):
+        total += float(probability)  # type: ignore[arg-type]
+        if u < total:
+            return v
+    return max(v for v, probability in enumerate(row) if probability)
+
+
+def published(check: Check, model: TableModel, trials: int, seed: int) -> list[Prefix]:
+    """What `trials` rounds publish, each continued to drafts + 1 tokens."""
+    generator = np.random.default_rng([7, seed])
+    length = model.drafts + 1
+    chains = [draft_chain(model, row) for row in generator.random((trials, model.drafts))]
+    cases = [model.case(tokens) for tokens in chains]
+    found = verify(check, cases, seed)
+    rest = generator.random((trials, length))
+    emitted = []
+    for tokens, case, decision, uniforms in zip(chains, cases, found, rest):
+        start = emit(tokens, case, decision, seed)
+        emitted.append(continue_from(model, start, uniforms[: length - len(start)]))
+    return emitted
+
+
+def published_together(check: Check, case: RaggedModels, rounds: int, seed: int) -> list[Prefix]:
+    """What the member looked at publishes in `rounds` rounds whose call holds all models in turn."""
+    generator = np.random.default_rng([8, seed])
+    drafted = [
+        (m, model, draft_chain(model, generator.random(model.drafts)))
+        for _ in range(rounds)
+        for m, model in enumerate(case.models)
+    ]
+    cases = [model.case(tokens) for _, model, tokens in drafted]
+    found = verify(check, cases, seed)
+    return [
+        emit(tokens, of, decision, seed)
+        for (m, _, tokens), of, decision in zip(drafted, cases, found)
+        if m == case.member
+    ]
+
+
+def verify(check: Check, cases: Sequence[VerifyCase], seed: int) -> list[Decision]:
+    """One black-box call; a malformed decision is a violation that shows its case alone."""
+    return compare.decisions(check.call("verify_random", list(cases), seed), len(cases))
+
+
+def emit(tokens: Prefix, case: VerifyCase, decision: Decision, seed: int) -> Prefix:
+    """The tokens of a decision, which must be well-formed to have a law."""
+    compare.check_structure(case, decision, Batch((case,), None, seed))
+    if len(decision.path) > len(tokens):
+        raise ClauseViolation(f"{len(decision.path)} of {len(tokens)} drafts were accepted", Batch((case,), None, seed))
+    return (*tokens[: len(decision.path)], decision.frontier)

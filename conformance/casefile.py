@@ -1,0 +1,213 @@
+"""Cases as JSON files: what a failure leaves behind, and what `--case FILE` reads.
+
+The files may come from elsewhere, so reading is strict: a size limit, no duplicate or unknown keys, only
+the dataclasses of the contract, shapes that match their data. Numbers that JSON cannot carry are the
+strings "nan", "inf" and "-inf"; rationals are strings such as "3/7".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib
+import json
+import math
+import os
+import tempfile
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from conformance.clauses import contracts
+from oracle.types import Coins, VerifyCase
+
+FORMAT = "eagle-conformance/case/1"
+LIMIT_BYTES = 16 * 2**20
+LIMIT_DEPTH = 16
+_SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+_DTYPES = ("float64", "int64", "bool")
+
+T = TypeVar("T", bound=type)
+_TYPES: dict[str, type] = {"VerifyCase": VerifyCase, "Coins": Coins}
+
+
+class CaseFileError(ValueError):
+    """A case file that cannot be read: the file, the place inside it and the rule."""
+
+
+@dataclass(frozen=True)
+class CaseFile:
+    """A case and the check that it belongs to."""
+
+    contract: str
+    check: str
+    clauses: tuple[str, ...]
+    case: Any
+
+
+def storable(kind: T) -> T:
+    """Class decorator: lets the dataclass be written to and read from case files by its name."""
+    _TYPES[kind.__name__] = kind
+    return kind
+
+
+def dumps(content: CaseFile) -> str:
+    """The file's text; the same content gives the same text."""
+    document = {
+        "format": FORMAT,
+        "contract": content.contract,
+        "check": content.check,
+        "clauses": list(content.clauses),
+        "case": _encode(content.case),
+    }
+    return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+
+
+def save(content: CaseFile, folder: Path) -> Path:
+    """Write the case under a name made of its clause and content; nothing half-written is ever seen."""
+    text = dumps(content)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+    path = folder / f"{content.clauses[0] if content.clauses else content.contract}-{digest}.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=folder, suffix=".partial")
+    with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        stream.write(text)
+    os.replace(temporary, path)
+    return path
+
+
+def load(path: Path) -> CaseFile:
+    """Read a case file. Raises `CaseFileError`."""
+    try:
+        size = path.stat().st_size
+        if size > LIMIT_BYTES:
+            raise CaseFileError(f"{path}: {size} bytes; a case file has at most {LIMIT_BYTES}")
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise CaseFileError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise CaseFileError(f"{path}: a case file is UTF-8 text") from None
+    try:
+        document = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except CaseFileError as error:
+        raise CaseFileError(f"{path}: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise CaseFileError(f"{path}: not JSON: {error}") from None
+    try:
+        return _read(document)
+    except CaseFileError as error:
+        raise CaseFileError(f"{path}: {error}") from None
+
+
+def _read(document: Any) -> CaseFile:
+    expected = {"format", "contract", "check", "clauses", "case"}
+    if not isinstance(document, dict) or set(document) != expected:
+        raise CaseFileError(f"the file is an object with exactly the keys {', '.join(sorted(expected))}")
+    if document["format"] != FORMAT:
+        raise CaseFileError(f"format = {document['format']!r}: this version reads {FORMAT!r}")
+    contract = document["contract"]
+    if contract not in contracts():
+        raise CaseFileError(f"contract = {contract!r}: one of {', '.join(contracts())}")
+    clauses = document["clauses"]
+    if not isinstance(document["check"], str) or not (
+        isinstance(clauses, list) and all(isinstance(c, str) for c in clauses)
+    ):
+        raise CaseFileError("check is a string and clauses a list of strings")
+    importlib.import_module(f"conformance.{contract}.cases")  # its dataclasses register themselves
+    return CaseFile(contract, document["check"], tuple(clauses), _decode(document["case"], "case", 0))
+
+
+def _encode(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: _encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"$type": type(value).__name__, **fields}
+    if isinstance(value, np.ndarray):
+        return {"$array": str(value.dtype), "shape": list(value.shape), "data": [_encode(v) for v in value.reshape(-1).tolist()]}
+    if isinstance(value, Fraction):
+        return {"$ratio": f"{value.numerator}/{value.denominator}"}
+    if isinstance(value, dict):
+        return {"$table": [[_encode(key), _encode(entry)] for key, entry in value.items()]}
+    if isinstance(value, (list, tuple)):
+        return [_encode(v) for v in value]
+    if isinstance(value, np.generic):
+        return _encode(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"$float": str(value)}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(f"a case cannot hold a {type(value).__name__}")
+
+
+def _decode(value: Any, where: str, depth: int) -> Any:
+    if depth > LIMIT_DEPTH:
+        raise CaseFileError(f"{where}: nested deeper than {LIMIT_DEPTH}")
+    if isinstance(value, list):
+        return tuple(_decode(v, f"{where}[{i}]", depth + 1) for i, v in enumerate(value))
+    if not isinstance(value, dict):
+        return value
+    if "$type" in value:
+        return _decode_dataclass(value, where, depth)
+    if set(value) == {"$array", "shape", "data"}:
+        return _decode_array(value, where)
+    if set(value) == {"$ratio"}:
+        try:
+            return Fraction(value["$ratio"])
+        except (ValueError, TypeError, ZeroDivisionError):
+            raise CaseFileError(f"{where}: a ratio is a string such as '3/7'") from None
+    if set(value) == {"$float"} and value["$float"] in _SPECIAL:
+        return _SPECIAL[value["$float"]]
+    if set(value) == {"$table"} and isinstance(value["$table"], list):
+        pairs = [_decode(pair, f"{where}[{i}]", depth + 1) for i, pair in enumerate(value["$table"])]
+        if any(not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], tuple) for pair in pairs):
+            raise CaseFileError(f"{where}: a table is a list of [prefix, row] pairs")
+        return dict(pairs)
+    raise CaseFileError(f"{where}: an object of none of the known forms")
+
+
+def _decode_dataclass(value: dict[str, Any], where: str, depth: int) -> Any:
+    kind = _TYPES.get(value["$type"]) if isinstance(value["$type"], str) else None
+    if kind is None:
+        raise CaseFileError(f"{where}: $type is one of {', '.join(sorted(_TYPES))}, found {value['$type']!r}")
+    fields = {f.name for f in dataclasses.fields(kind)}
+    if set(value) - {"$type"} != fields:
+        raise CaseFileError(f"{where}: a {kind.__name__} has exactly the fields {', '.join(sorted(fields))}")
+    decoded = {name: _decode(value[name], f"{where}.{name}", depth + 1) for name in fields}
+    try:
+        return kind(**decoded)
+    except (TypeError, ValueError) as error:
+        raise CaseFileError(f"{where}: {error}") from None
+
+
+def _decode_array(value: dict[str, Any], where: str) -> np.ndarray:
+    dtype, shape, data = value["$array"], value["shape"], value["data"]
+    if dtype not in _DTYPES:
+        raise CaseFileError(f"{where}: an array is one of {', '.join(_DTYPES)}, found {dtype!r}")
+    if not isinstance(shape, list) or not all(type(n) is int and 0 <= n < 2**31 for n in shape) or len(shape) > 4:
+        raise CaseFileError(f"{where}: a shape is a list of at most four sizes")
+    if not isinstance(data, list) or len(data) != math.prod(shape):
+        raise CaseFileError(f"{where}: shape {shape} holds {math.prod(shape)} values, found {len(data)}")
+    values = [_SPECIAL[v["$float"]] if isinstance(v, dict) and v.get("$float") in _SPECIAL else v for v in data]
+    allowed = {"float64": (int, float), "int64": (int,), "bool": (bool,)}[dtype]
+    for i, v in enumerate(values):
+        if not isinstance(v, allowed) or (dtype != "bool" and isinstance(v, bool)):
+            raise CaseFileError(f"{where}.data[{i}]: a {dtype} array holds no {type(v).__name__}")
+    try:
+        return np.array(values, dtype=dtype).reshape(shape)
+    except OverflowError:
+        raise CaseFileError(f"{where}: an integer beyond 64 bits") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise CaseFileError(f"the key {key!r} stands twice in one object")
+        found[key] = value
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise CaseFileError(f"{name} is not a number of JSON; write {{\"$float\": \"nan\"}}")

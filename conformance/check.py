@@ -1,0 +1,287 @@
+"""What a test of the suite works with: the implementation, guarded; cases, drawn; evidence, weighed.
+
+Every check goes one way: a case is written to disk, the implementation is called, the result compared.
+Whatever the implementation does wrong on the way (raise, exit, print) ends as a `ClauseViolation` of
+this check; whatever else goes wrong is the suite's own fault and is called so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import hypothesis
+from hypothesis import strategies as st
+
+from adapters.interface import AdapterError, Arithmetic, Implementation, NotApplicable
+from conformance import casefile
+from conformance.journal import Journal
+from conformance.evidence import EProcess, Statement, detectable_distance
+from conformance.profiles import ALPHA_OF_A_CHECK, POWER, Profile
+from conformance.verdicts import CheckOutcome, ClauseViolation, HarnessError, Inapplicable, NotProvided, Undecidable
+
+Case = TypeVar("Case")
+CHUNKS = 20
+DEFAULT_COST = 3e-4
+
+
+@dataclass
+class Check:
+    """One test of the suite at work. `name` is stable: contract/file::test[parameters]."""
+
+    name: str
+    contract: str
+    clauses: tuple[str, ...]
+    implementation: Implementation
+    profile: Profile
+    seed: int
+    journal: Journal
+    replay: Any = None
+    statistics: list[Statement] = field(default_factory=list)
+    observed: dict[str, str] = field(default_factory=dict)
+    compared: int = 0
+    undecided: int = 0
+    skipped: list[str] = field(default_factory=list)
+    printed: bytes = b""
+    case: Any = None
+
+    # ---- the implementation
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        return self.implementation.declaration.arithmetic
+
+    @property
+    def is_oracle(self) -> bool:
+        return self.implementation.declaration.is_oracle
+
+    def convention(self, name: str, default: str) -> str:
+        return self.implementation.declaration.conventions.get(name, default)
+
+    def require(self, *operations: str) -> None:
+        """End as "not provided" unless the adapter has all of `operations`."""
+        missing = [name for name in operations if name not in self.implementation.operations]
+        if missing:
+            raise NotProvided(f"the adapter has no {' and no '.join(missing)}")
+
+    def call(self, operation: str, *arguments: Any) -> Any:
+        """Call an operation of the implementation; its exceptions and exits are its faults.
+
+        A refusal with `NotApplicable` ends the case, not the check; an `AdapterError` is the adapter's.
+        """
+        self.require(operation)
+        function = self.implementation.operations[operation]
+        self.journal.state("call")
+        try:
+            with _stdout_to(self._keep_output):
+                return function(*arguments)
+        except NotApplicable as reason:
+            raise Inapplicable(str(reason) or "the adapter gives no reason") from None
+        except AdapterError as error:
+            raise HarnessError(f"the adapter is at fault: {error}") from error
+        except SystemExit as error:
+            raise ClauseViolation(f"{operation} left by sys.exit({error.code!r})", self.case) from None
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # whatever it raises is its own
+            raise Raised(operation, error, self.case) from error
+        finally:
+            self.journal.state("suite")
+
+    def _keep_output(self, text: bytes) -> None:
+        self.printed = (self.printed + text)[:4096]
+
+    # ---- cases
+
+    def for_all(self, strategy: st.SearchStrategy[Case], body: Callable[[Case], None], examples: int = 0) -> None:
+        """Run `body` on drawn cases and end on the smallest one that fails."""
+        if self.replay is not None:
+            self._run(body, self.replay)
+            return self._settle()
+
+        @hypothesis.seed(self.seed)
+        @hypothesis.settings(
+            max_examples=examples or self.profile.examples,
+            database=None,
+            deadline=None,
+            derandomize=False,
+            print_blob=False,
+            report_multiple_bugs=False,
+            suppress_health_check=list(hypothesis.HealthCheck),
+            phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
+        )
+        @hypothesis.given(strategy)
+        def drawn(case: Case) -> None:
+            self._run(body, case)
+
+        try:
+            drawn()
+        except hypothesis.errors.Flaky as error:
+            raise _violation_inside(error) from error
+        return self._settle()
+
+    def for_each(self, cases: Sequence[Case], body: Callable[[Case], None]) -> None:
+        """Run `body` on each of `cases`, or on the replayed one alone."""
+        for case in [self.replay] if self.replay is not None else cases:
+            self._run(body, case)
+        self._settle()
+
+    def _run(self, body: Callable[[Any], None], case: Any) -> None:
+        self.case = case
+        self.journal.write(casefile.dumps(casefile.CaseFile(self.contract, self.name, self.clauses, case)))
+        try:
+            body(case)
+        except Inapplicable as outcome:
+            self.skipped.append(outcome.reason)
+            return
+        except ClauseViolation as violation:
+            if violation.case is None:
+                violation.case = case
+            raise
+        self.compared += 1
+
+    def _settle(self) -> None:
+        """No case that said anything is no pass."""
+        if self.compared == 0:
+            if self.skipped:
+                raise Inapplicable(self.skipped[-1])
+            raise HarnessError("the check ran no case")
+        if self.undecided and self.undecided >= self.compared:
+            raise Undecidable(f"all {self.undecided} comparisons lie within rounding of a tie")
+
+    def decided(self, decidable: bool) -> None:
+        """Count a comparison that this precision cannot decide."""
+        self.undecided += not decidable
+
+    def observe(self, convention: str, value: str) -> None:
+        """Report a convention seen at work."""
+        self.observed[convention] = value
+
+    # ---- evidence
+
+    def trials(self, operation: str, share: float = 1.0) -> int:
+        """How many cases of `operation` this profile's time buys at the declared cost."""
+        cost = self.implementation.declaration.cost.get(operation, DEFAULT_COST)
+        return max(CHUNKS, min(self.profile.trials, int(share * self.profile.seconds / cost)))
+
+    def weigh(
+        self,
+        null: str,
+        law: Sequence[float],
+        sample: Callable[[int, int], Sequence[int]],
+        trials: int,
+        alpha: float = ALPHA_OF_A_CHECK,
+    ) -> EProcess:
+        """Test counts against `law` by an e-process, chunk by chunk, and stop at the first alarm.
+
+        `sample(n, seed)` returns the counts of n fresh trials. The statement of what the test could see
+        joins the report; the caller raises the violation, so that it can say what was observed.
+        """
+        process = EProcess(law, alpha)
+        size = max(1, trials // CHUNKS)
+        for chunk in range(CHUNKS):
+            process.update(sample(size, self.seed * 1_000 + chunk))
+            if process.alarmed:
+                break
+        self.state(null, process, size * CHUNKS)
+        return process
+
+    def state(self, null: str, process: EProcess, trials: int) -> None:
+        """Put on record what `process` tested and what it could have seen in `trials`."""
+        law = tuple(process.law)
+        self.statistics.append(
+            Statement(
+                null=null,
+                alpha=process.alpha,
+                trials=process.observations,
+                categories=len(law),
+                distance=detectable_distance(law, process.alpha, trials, POWER),
+                power=POWER,
+                alarmed=process.alarmed,
+                log_evidence=process.largest,
+            )
+        )
+
+
+class Raised(ClauseViolation):
+    """The implementation raised; checks that expect a refusal catch this one."""
+
+    def __init__(self, operation: str, error: BaseException, case: object) -> None:
+        last = traceback.extract_tb(error.__traceback__)[-1:]
+        where = f" ({Path(last[0].filename).name}:{last[0].lineno})" if last else ""
+        super().__init__(f"{operation} raised {type(error).__name__}: {error}{where}", case)
+        self.error = error
+
+
+def _violation_inside(error: BaseException) -> CheckOutcome:
+    """The violation behind Hypothesis's Flaky: the implementation answered twice differently."""
+    pending: list[BaseException] = [error]
+    while pending:
+        found = pending.pop()
+        if isinstance(found, ClauseViolation):
+            found.reason += " (and answered otherwise when asked again)"
+            return found
+        pending.extend(getattr(found, "exceptions", ()))
+        pending.extend(e for e in (found.__cause__, found.__context__) if e is not None)
+    return HarnessError(f"the check is not repeatable: {error}")
+
+
+class _Sink:
+    """One file per process that file descriptor 1 points at while the implementation runs."""
+
+    def __init__(self) -> None:
+        self.file = tempfile.TemporaryFile()
+
+    def take(self) -> bytes:
+        """What was written since the last time, its first 4096 bytes, and an empty file again."""
+        size = os.fstat(self.file.fileno()).st_size
+        if not size:
+            return b""
+        text = os.pread(self.file.fileno(), min(size, 4096), 0)
+        self.file.truncate(0)
+        self.file.seek(0)
+        return text
+
+
+@functools.cache
+def _sink() -> _Sink:
+    return _Sink()
+
+
+@contextlib.contextmanager
+def _stdout_to(keep: Callable[[bytes], None]) -> Iterator[None]:
+    """Catch what is written to file descriptor 1, by Python or by native code."""
+    sink = _sink()
+    _flush()
+    saved = os.dup(1)
+    os.dup2(sink.file.fileno(), 1)
+    try:
+        yield
+    finally:
+        _flush()
+        os.dup2(saved, 1)
+        os.close(saved)
+        if text := sink.take():
+            keep(text)
+
+
+def _flush() -> None:
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+    if _LIBC is not None:
+        _LIBC.fflush(None)
+
+
+try:
+    _LIBC: Any = ctypes.CDLL(None)
+except (OSError, TypeError):  # no C library to ask, as on Windows: native buffers flush late
+    _LIBC = None

@@ -1,0 +1,274 @@
+"""The side of the plugin that speaks: smoke step, header, verdict words, the last lines, exit code, report."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance import casefile, clauses
+from conformance.journal import Journal
+from conformance.plugin import DEFAULT_IMPLEMENTATION, HERE, command_prefix
+from conformance.profiles import ALPHA_OF_A_CHECK, ALPHA_OF_A_RUN, PROFILES
+from conformance.report import model, text
+from conformance.verdicts import Outcome, Verdict
+
+SMOKE_SECONDS = 180
+_LETTERS = {
+    Verdict.PASSED: (".", "PASSED", {"green": True}),
+    Verdict.FAILED: ("F", "FAILED", {"red": True}),
+    Verdict.NOT_PROVIDED: ("n", "NOT PROVIDED", {"yellow": True}),
+    Verdict.NOT_APPLICABLE: ("a", "NOT APPLICABLE", {"yellow": True}),
+    Verdict.KNOWN_DEVIATION: ("k", "KNOWN DEVIATION", {"yellow": True}),
+    Verdict.UNDECIDABLE: ("u", "UNDECIDABLE", {"yellow": True}),
+    Verdict.EXCLUDED: ("x", "EXCLUDED", {"yellow": True}),
+    Verdict.HARNESS_ERROR: ("H", "HARNESS ERROR", {"red": True}),
+}
+
+
+class Controller:
+    """Runs once a session, in the process that the user started."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        option = config.option
+        self.config = config
+        self.profile = PROFILES[option.conformance_profile]
+        self.spec: str = option.conformance_impl or DEFAULT_IMPLEMENTATION
+        self.folder = _own_folder(config)
+        self.narrowed = _is_narrowed(config)
+        self.deselected = 0
+        self.outcomes: dict[str, Outcome] = {}
+        self.smoke: dict[str, Any] = {}
+        self.run: model.Run | None = None
+        seed = option.conformance_seed
+        if seed is None:
+            seed = 0 if self.profile.repeatable else random.SystemRandom().randrange(2**31)
+        invocation = Path(str(config.invocation_params.dir))
+        self.settings: Mapping[str, Any] = {
+            "impl": self.spec,
+            "profile": self.profile.name,
+            "seed": seed,
+            "case": str((invocation / option.conformance_case).resolve()) if option.conformance_case else "",
+            "require": [name.strip() for name in option.conformance_require.split(",") if name.strip()],
+            "journal": str(self.folder / "journal"),
+            "cases": str(self.folder / "cases"),
+            "invocation": str(invocation),
+            "command": self._command(),
+        }
+        self._check_requirements()
+        if self.settings["case"]:
+            try:
+                casefile.load(Path(self.settings["case"]))
+            except casefile.CaseFileError as error:
+                pytest.exit(f"--case: {error}", returncode=2)
+        if not option.collectonly:
+            self._smoke()
+
+    # ---- before the run
+
+    def _command(self) -> str:
+        option = self.config.option
+        where = "--pyargs conformance" if option.pyargs or not (Path.cwd() / "conformance").is_dir() else "conformance"
+        if HERE != (Path.cwd() / "conformance").resolve():
+            where = "--pyargs conformance"
+        seed = f" --conformance-seed={option.conformance_seed}" if option.conformance_seed is not None else ""
+        profile = "" if self.profile.name == "ci" else f" --conformance-profile={self.profile.name}"
+        return f"{command_prefix()} {where} --impl={self.spec}{profile}{seed}"
+
+    def _check_requirements(self) -> None:
+        from adapters.interface import CONTRACTS, OPERATIONS
+
+        for name in self.settings["require"]:
+            if name not in CONTRACTS and name not in OPERATIONS:
+                pytest.exit(
+                    f"--require: {name!r} is neither a contract ({', '.join(CONTRACTS)}) nor an operation", returncode=2
+                )
+
+    def _smoke(self) -> None:
+        """Judge the adapter in a process of its own, which may crash or hang."""
+        handle, name = tempfile.mkstemp(prefix="conformance-smoke-", suffix=".json")
+        os.close(handle)
+        path = Path(name)
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path)}
+        command = [sys.executable, "-P", "-m", "conformance.smoke", self.spec, name]
+        try:
+            done = subprocess.run(
+                command, env=environment, timeout=SMOKE_SECONDS, capture_output=True, text=True, errors="replace"
+            )
+            ended = f"the process ended with code {done.returncode}" if done.returncode >= 0 else (
+                f"the process died of signal {-done.returncode}"
+            )
+            output = done.stderr
+        except subprocess.TimeoutExpired as error:
+            ended, output = f"no answer within {SMOKE_SECONDS} s", str(error.stderr or "")
+        try:
+            self.smoke = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            self.smoke = {}
+        path.unlink(missing_ok=True)
+        if not self.smoke.get("done"):
+            step = self.smoke.get("step", "starting")
+            tail = "\n".join(output.strip().splitlines()[-12:])
+            pytest.exit(f"smoke step, {step}: {ended}\n{tail}", returncode=2)
+        if self.smoke["problems"]:
+            listed = "\n  ".join(self.smoke["problems"])
+            pytest.exit(f"smoke step: the adapter cannot be judged yet; for its author:\n  {listed}", returncode=2)
+        if not self.smoke["operations"]:
+            pytest.exit(f"smoke step: {self.spec} provides none of the operations: nothing to check", returncode=2)
+
+    def pytest_report_header(self) -> list[str]:
+        if not self.smoke:
+            return []
+        declaration = self.smoke["declaration"]
+        judged = text.judged_operations()
+        missing = [name for name in judged if name not in self.smoke["operations"]]
+        conventions = ", ".join(f"{k}={v}" for k, v in sorted(declaration["conventions"].items())) or "none"
+        seed = f"seed {self.settings['seed']}" + ("" if self.profile.repeatable else " (drawn anew)")
+        if self.config.option.conformance_seed is not None:
+            seed = f"seed {self.settings['seed']}"
+        return [
+            f"conformance: {declaration['name']} {declaration['version']} (--impl={self.spec})",
+            f"  provides {', '.join(self.smoke['operations'])}; not provided: {', '.join(missing) or 'none'}",
+            f"  declares {conventions}; {len(declaration['deviations'])} known deviations; "
+            f"{declaration['arithmetic']['dtype']} arithmetic",
+            f"  profile {self.profile.name}, {seed}, α ≤ {ALPHA_OF_A_RUN:.0e} for the run "
+            f"({ALPHA_OF_A_CHECK:.0e} a statistical check)",
+            *(f"  smoke: {warning}" for warning in self.smoke["warnings"]),
+        ]
+
+    def pytest_configure_node(self, node: Any) -> None:
+        """pytest-xdist: hand the settings to a worker."""
+        node.workerinput["conformance"] = dict(self.settings)
+
+    # ---- during the run
+
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        self.deselected += len(items)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: Any) -> None:
+        """pytest-xdist: a worker died. The journal says whose fault it was, and on which case."""
+        path, _, name = crashitem.partition("::")
+        file = Path(path)
+        check = f"{file.parent.name}/{file.name}::{name}"
+        journal = Journal(Path(self.settings["journal"]), check)
+        remains = journal.read()
+        outcome = Outcome(check, file.parent.name, [], Verdict.HARNESS_ERROR.value, "the worker process died")
+        drawn = ""
+        if remains is not None:
+            outcome.seconds = round(remains.seconds, 1)
+            limit = getattr(self.config.option, "timeout", None) or 0
+            hung = bool(limit) and remains.seconds >= 0.95 * limit
+            what = f"gave no answer within {limit:g} s" if hung else "killed its process (a crash or an exit)"
+            if remains.calling:
+                outcome.verdict, outcome.reason = Verdict.FAILED.value, f"the implementation {what}"
+            else:
+                outcome.reason = f"the suite itself {what}"
+            drawn = self._adopt_case(outcome, remains.case_text)
+            journal.close()
+        report.conformance = dataclasses.asdict(outcome)
+        report.longrepr = text.crash(outcome, drawn)
+
+    def _adopt_case(self, outcome: Outcome, case_text: str) -> str:
+        """Keep the case of a dead check, name its clauses, and draw it."""
+        from conformance.draw import drawn
+
+        handle, name = tempfile.mkstemp(suffix=".json")
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(case_text)
+        try:
+            content = casefile.load(Path(name))
+        except casefile.CaseFileError:
+            return ""
+        finally:
+            Path(name).unlink()
+        outcome.clauses = list(content.clauses)
+        path = casefile.save(content, Path(self.settings["cases"]))
+        outcome.case_file = os.path.relpath(path, self.settings["invocation"])
+        outcome.command = f"{self.settings['command']} --case {outcome.case_file}"
+        return drawn(content.case)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        found = getattr(report, "conformance", None)
+        if found is not None:
+            self.outcomes[found["check"]] = Outcome(**found)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: Any) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
+        found = getattr(report, "conformance", None)
+        if found is None:
+            return None
+        verdict = Verdict(found["verdict"])
+        letter, word, colour = _LETTERS[verdict]
+        return verdict.value, letter, (word, colour)
+
+    # ---- after the run
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Iterator[None]:
+        if self.smoke and exitstatus in (0, 1, 5):
+            self.run = model.Run.collect(
+                spec=self.spec,
+                profile=self.profile.name,
+                seed=self.settings["seed"],
+                declaration=self.smoke["declaration"],
+                operations=self.smoke["operations"],
+                outcomes=list(self.outcomes.values()),
+                complete=not self.narrowed and not self.deselected,
+                required=self.settings["require"],
+            )
+            session.exitstatus = self.run.exit_code
+        elif self.smoke and exitstatus not in (0, 1, 5):
+            session.exitstatus = 2
+        result = yield
+        if self.run is not None and self.config.option.conformance_report:
+            model.write(self.run, Path(self.settings["invocation"]) / self.config.option.conformance_report)
+        shutil.rmtree(self.settings["journal"], ignore_errors=True)
+        return result
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if self.run is None:
+            return
+        excluded = [c for contract in self.run.contracts for c in clauses.clauses(contract).values() if c.excluded]
+        if excluded and self.run.complete:
+            terminalreporter.stats.setdefault(Verdict.EXCLUDED.value, []).extend(excluded)
+        for report in terminalreporter.stats.get(Verdict.HARNESS_ERROR.value, []):
+            terminalreporter.section(f"HARNESS ERROR {report.nodeid}", sep="_")
+            terminalreporter.line(str(report.longrepr))
+        terminalreporter.section(f"verdict: {self.run.title}")
+        for line in text.summary(self.run):
+            terminalreporter.line(line)
+
+
+def _own_folder(config: pytest.Config) -> Path:
+    """A folder for journals and cases: pytest's cache, or a temporary one where that is switched off."""
+    cache = getattr(config, "cache", None)
+    if cache is not None:
+        return Path(str(cache.mkdir("conformance")))
+    return Path(tempfile.mkdtemp(prefix="conformance-"))
+
+
+def _is_narrowed(config: pytest.Config) -> bool:
+    """Whether the user asked for a part of the suite: then what did not run says nothing."""
+    option = config.option
+    parts = any("::" in a or Path(a).resolve() not in (HERE, Path(a)) and a != "conformance" for a in map(str, config.args))
+    return bool(
+        option.keyword
+        or option.markexpr
+        or option.conformance_case
+        or parts
+        or getattr(option, "lf", False)
+        or option.maxfail
+        or getattr(option, "deselect", None)
+    )

@@ -1,0 +1,171 @@
+"""The pytest plugin: options, and switching the suite on where it is asked for.
+
+It loads in every pytest of its environment, so it imports nothing but pytest until the suite's own
+folder is among the arguments; then `conformance.controller` and `conformance.worker` take over.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+DEFAULT_IMPLEMENTATION = "adapters.reference"
+PROFILE_NAMES = ("quick", "ci", "deep")
+MOST_WORKERS = 4
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("conformance", "EAGLE conformance suite")
+    group.addoption(
+        "--impl",
+        dest="conformance_impl",
+        metavar="MODULE[:ATTR]",
+        help=f"the adapter to judge (default: {DEFAULT_IMPLEMENTATION})",
+    )
+    group.addoption(
+        "--require",
+        dest="conformance_require",
+        metavar="NAMES",
+        default="",
+        help="contracts or operations, comma-separated: one that is not provided is a failure",
+    )
+    group.addoption(
+        "--conformance-profile",
+        dest="conformance_profile",
+        choices=PROFILE_NAMES,
+        default="ci",
+        help="how thorough: quick (seconds), ci (about a minute, repeatable), deep (new cases each time)",
+    )
+    group.addoption(
+        "--conformance-seed",
+        dest="conformance_seed",
+        type=int,
+        metavar="N",
+        help="seed of every draw (default: 0; deep draws one and prints it)",
+    )
+    group.addoption(
+        "--conformance-report", dest="conformance_report", metavar="FILE", help="write the verdicts as JSON"
+    )
+    group.addoption(
+        "--case", dest="conformance_case", metavar="FILE", help="run the one check of a case file on that case"
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_cmdline_main(config: pytest.Config) -> Iterator[None]:
+    """Switch isolation on before pytest-xdist and pytest-timeout read their options."""
+    if not hasattr(config, "workerinput") and targets_suite(config):
+        _isolate(config)
+    return (yield)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        if "conformance" in config.workerinput:
+            from conformance.worker import Worker
+
+            config.pluginmanager.register(Worker(config, config.workerinput["conformance"]), "conformance-worker")
+        return
+    if not targets_suite(config):
+        _refuse_stray_options(config)
+        return
+    if clash := name_clash():
+        pytest.exit(clash, returncode=2)
+    from conformance.controller import Controller
+    from conformance.worker import Worker
+
+    controller = Controller(config)
+    config.pluginmanager.register(controller, "conformance-controller")
+    if not getattr(config.option, "numprocesses", None):
+        config.pluginmanager.register(Worker(config, controller.settings), "conformance-worker")
+
+
+def targets_suite(config: pytest.Config) -> bool:
+    """Whether an argument names the suite's folder, or something inside it."""
+    for argument in config.args:
+        name = str(argument).split("::")[0]
+        if config.option.pyargs and (name == "conformance" or name.startswith("conformance.")):
+            return True
+        path = Path(os.path.abspath(config.invocation_params.dir / name)).resolve()
+        if path == HERE or HERE in path.parents:
+            return True
+    return False
+
+
+def name_clash() -> str:
+    """A sentence about a package of ours that another one of the same name hides, or nothing."""
+    from importlib.util import find_spec
+
+    for name in ("oracle", "adapters"):
+        spec = find_spec(name)
+        wanted = HERE.parent / name
+        places = [Path(p).resolve() for p in (spec.submodule_search_locations or ())] if spec else []
+        if wanted not in places[:1]:
+            found = places[0] if places else (spec.origin if spec else "nothing")
+            return (
+                f"the name {name!r} resolves to {found}, which hides the suite's own package {wanted}: rename that "
+                "folder, or run from another one"
+            )
+    return ""
+
+
+def _isolate(config: pytest.Config) -> None:
+    """Give the implementation processes of its own and a time limit, unless the user decided already."""
+    from conformance.profiles import PROFILES
+
+    option = config.option
+    profile = PROFILES[option.conformance_profile]
+    manager = config.pluginmanager
+    debugging = getattr(option, "usepdb", False) or getattr(option, "trace", False)
+    if manager.hasplugin("xdist") and option.numprocesses is None and not debugging and not option.collectonly:
+        workers = 1 if option.conformance_case else min(MOST_WORKERS, available_cores())
+        option.numprocesses = workers
+        if option.dist == "no":
+            option.dist = "worksteal"
+        if option.maxworkerrestart is None:
+            option.maxworkerrestart = "1000"
+    if manager.hasplugin("timeout") and getattr(option, "timeout", None) is None and not debugging:
+        option.timeout = profile.timeout
+        option.timeout_method = "thread"
+
+
+def available_cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _refuse_stray_options(config: pytest.Config) -> None:
+    """Options of the suite without the suite would silently do nothing."""
+    option = config.option
+    given = [
+        name
+        for name, value in (
+            ("--impl", option.conformance_impl),
+            ("--require", option.conformance_require),
+            ("--conformance-report", option.conformance_report),
+            ("--case", option.conformance_case),
+        )
+        if value
+    ]
+    if given:
+        raise pytest.UsageError(
+            f"{', '.join(given)}: no argument names the suite; add --pyargs conformance"
+            + (" (the folder conformance here is another one)" if _other_conformance(config) else "")
+        )
+
+
+def _other_conformance(config: pytest.Config) -> bool:
+    folder = (config.invocation_params.dir / "conformance").resolve()
+    return folder.is_dir() and folder != HERE
+
+
+def command_prefix() -> str:
+    """How pytest was started, for the commands that a failure prints."""
+    return "python -m pytest" if Path(sys.argv[0]).name == "__main__.py" else "pytest"

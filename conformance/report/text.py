@@ -1,0 +1,100 @@
+"""A run as text: what stands at the end of the terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from conformance import clauses
+from conformance.report.model import Run, clause_verdicts
+from conformance.verdicts import Outcome, Verdict
+
+WIDTH = 110
+
+
+def judged_operations() -> list[str]:
+    """The operations that this version of the suite has checks for."""
+    from conformance.smoke import OPERATIONS
+
+    return list(OPERATIONS)
+
+
+def crash(outcome: Outcome, drawn: str) -> str:
+    """What a person reads of a check that took its process down."""
+    lines = [f"{i} ({clauses.clause(i).group}): {clauses.clause(i).sentence}" for i in outcome.clauses]
+    if drawn:
+        lines += ["", textwrap.indent(drawn, "    ")]
+    lines += ["", f"  → {outcome.reason}"]
+    if outcome.command:
+        lines += ["", f"  reproduce: {outcome.command}"]
+    return "\n".join(lines)
+
+
+def summary(run: Run) -> Iterator[str]:
+    """The verdict: rungs, deviations, what could not be seen, and the count of every word."""
+    yield from _rungs(run)
+    for deviation in run.declaration["deviations"]:
+        seen = [
+            o
+            for o in run.outcomes
+            if deviation["clause"] in o.clauses and o.verdict == Verdict.KNOWN_DEVIATION.value
+        ]
+        if seen:
+            evidence = deviation["link"] or f"witness {deviation['witness']}"
+            yield from _wrapped(f"known deviation {deviation['clause']}: {deviation['reason']} ({evidence})")
+            yield from _wrapped(f"  seen: {seen[0].reason}")
+    for line in run.stale:
+        yield from _wrapped(f"STALE deviation {line}")
+    for line in run.missing:
+        yield f"MISSING, required: {line}"
+    for outcome in run.outcomes:
+        for statistic in outcome.statistics:
+            yield from _wrapped(f"{', '.join(outcome.clauses)}: {statistic['sentence']}")
+    declared = run.declaration["conventions"]
+    for name, value in run.observed.items():
+        yield f"observed {name} {value} (declared {declared.get(name, 'nothing')})"
+    undecided = sum(outcome.undecided for outcome in run.outcomes)
+    if undecided:
+        yield f"{undecided} comparisons within rounding of a tie were left undecided"
+    yield f"α spent: {run.alpha:.1g}"
+    yield ", ".join(f"{count} {word}" for word, count in run.counts.items()) + f" → exit {run.exit_code}"
+
+
+def _rungs(run: Run) -> Iterator[str]:
+    """One line a group: how its clauses fared."""
+    by_group: dict[str, list[tuple[str, list[Outcome]]]] = {}
+    for identity, checks in clause_verdicts(run).items():
+        by_group.setdefault(clauses.clause(identity).group, []).append((identity, checks))
+    for group, members in by_group.items():
+        words: dict[str, list[str]] = {}
+        for identity, checks in members:
+            words.setdefault(_worst(checks), []).append(identity.partition("-")[2])
+        parts = [
+            f"{word} {', '.join(ids)}" if word != Verdict.PASSED.value else f"passed {len(ids)}"
+            for word, ids in sorted(words.items(), key=lambda item: item[0] != Verdict.PASSED.value)
+        ]
+        yield f"{group:16} {'; '.join(parts)}"
+    yield f"rung reached: {run.rung_reached or 'none'}" + (
+        f"; lowest clause refuted: {run.lowest_refuted}" if run.lowest_refuted else ""
+    )
+    if run.rungs_beside:
+        yield f"beside it: {'; '.join(run.rungs_beside)}"
+
+
+def _worst(checks: list[Outcome]) -> str:
+    """The word that speaks for a clause: the gravest of its checks."""
+    order = [
+        Verdict.HARNESS_ERROR,
+        Verdict.FAILED,
+        Verdict.KNOWN_DEVIATION,
+        Verdict.UNDECIDABLE,
+        Verdict.PASSED,
+        Verdict.NOT_APPLICABLE,
+        Verdict.NOT_PROVIDED,
+    ]
+    found = {outcome.verdict for outcome in checks}
+    return next((word.value for word in order if word.value in found), Verdict.EXCLUDED.value)
+
+
+def _wrapped(line: str) -> list[str]:
+    return textwrap.wrap(line, WIDTH, subsequent_indent="    ")

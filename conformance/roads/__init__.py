@@ -1,0 +1,1 @@
+"""The second road to every expected value: it imports nothing of the oracle but its types."""

@@ -1,0 +1,165 @@
+"""The smoke step: it judges the adapter before the implementation, in a process of its own.
+
+`python -m conformance.smoke SPEC FILE` loads the adapter, reads its declaration, and puts a few easy
+cases through each operation. Only form is judged: shapes, dtypes, one decision a case. FILE receives
+the findings as JSON; while a step runs, FILE names that step, so that a crash or a hang can be told.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from adapters.interface import AdapterError, Implementation, NotApplicable, load
+from conformance import compare
+from conformance.acceptance.cases import chain, coins, copy
+from conformance.verdicts import ClauseViolation
+from oracle.types import Coins, Decision, VerifyCase
+
+SLOWER_THAN_DECLARED = 5.0
+
+
+@dataclasses.dataclass
+class Findings:
+    """What the smoke step found: problems stop the run, warnings are told."""
+
+    step: str = "importing the adapter"
+    done: bool = False
+    declaration: dict[str, Any] = dataclasses.field(default_factory=dict)
+    operations: list[str] = dataclasses.field(default_factory=list)
+    problems: list[str] = dataclasses.field(default_factory=list)
+    warnings: list[str] = dataclasses.field(default_factory=list)
+
+
+def accept_everything(proposal: str) -> VerifyCase:
+    """Three drafts that the target is certain of."""
+    target = [[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0], [1.0, 0.0, 0.0, 0.0], [0.125, 0.5, 0.25, 0.125]]
+    draft = [[0.25, 0.5, 0.125, 0.125], [0.0, 0.25, 0.25, 0.5], [0.75, 0.125, 0.0, 0.125], [0.25] * 4]
+    return chain([1, 3, 0], target, None if proposal == "point" else draft, proposal)
+
+
+def reject_everything(proposal: str) -> VerifyCase:
+    """Two drafts that the target rules out."""
+    target = [[0.0, 0.25, 0.5, 0.25], [0.75, 0.0, 0.125, 0.125], [0.25, 0.25, 0.375, 0.125]]
+    draft = [[0.5, 0.25, 0.125, 0.125], [0.25, 0.5, 0.125, 0.125], [0.25] * 4]
+    return chain([0, 1], target, None if proposal == "point" else draft, proposal)
+
+
+def main(spec: str, path: Path) -> None:
+    findings = Findings()
+
+    def save() -> None:
+        path.write_text(json.dumps(dataclasses.asdict(findings)), encoding="utf-8")
+
+    def enter(step: str) -> None:
+        findings.step = step
+        save()
+
+    save()
+    try:
+        implementation = load(spec)
+        findings.declaration = describe(implementation)
+        findings.operations = list(implementation.operations)
+        findings.warnings += list(implementation.hints)
+        for operation, judge in OPERATIONS.items():
+            if operation in implementation.operations:
+                judge(implementation, operation, findings, enter)
+    except AdapterError as error:
+        findings.problems.append(str(error))
+    findings.done = True
+    save()
+
+
+def describe(implementation: Implementation) -> dict[str, Any]:
+    declaration = dataclasses.asdict(dataclasses.replace(implementation.declaration, conventions={}, cost={}))
+    declaration["conventions"] = dict(implementation.declaration.conventions)
+    declaration["cost"] = dict(implementation.declaration.cost)
+    return declaration
+
+
+def verifier(implementation: Implementation, operation: str, findings: Findings, enter: Callable[[str], None]) -> None:
+    """Form of the decisions on an accept-everything, a reject-everything and a ragged batch."""
+    kinds = ("point",) if operation == "verify_greedy" else ("iid", "point")
+    wrong_accepts, wrong_rejects = [], []
+    for kind in kinds:
+        everything, nothing = accept_everything(kind), reject_everything(kind)
+        for name, cases in (
+            ("an accept-everything case", [everything]),
+            ("a reject-everything case", [nothing]),
+            ("a ragged batch", [nothing, everything, nothing]),
+        ):
+            enter(f"{operation} on {name}, proposal {kind}")
+            found = _decide(implementation, operation, cases, findings)
+            if found is None:
+                return
+            for case, decision in zip(cases, found):
+                if case is everything and decision.path != (0, 1, 2):
+                    wrong_accepts.append(f"{name}: accepted {list(decision.path)} of three certain drafts")
+                if case is nothing and decision.path:
+                    wrong_rejects.append(f"{name}: accepted {list(decision.path)} of two impossible drafts")
+    if wrong_accepts and wrong_rejects:
+        findings.problems.append(
+            f"{operation}: accept and reject look exchanged, or the path is counted from another end "
+            f"({wrong_accepts[0]}; {wrong_rejects[0]})"
+        )
+    else:
+        findings.warnings += [f"{operation} on {text}" for text in (wrong_accepts + wrong_rejects)[:1]]
+    enter(f"timing {operation}")
+    _time(implementation, operation, [reject_everything(kinds[0])] * 50, findings)
+
+
+def _decide(
+    implementation: Implementation, operation: str, cases: Sequence[VerifyCase], findings: Findings
+) -> list[Decision] | None:
+    try:
+        return compare.decisions(implementation.operations[operation](*_arguments(operation, cases)), len(cases))
+    except ClauseViolation as violation:
+        findings.problems.append(f"{findings.step}: {violation.reason}")
+    except NotApplicable as reason:
+        findings.problems.append(f"{findings.step}: NotApplicable({reason}); every verifier is asked for chains like it")
+    except AdapterError as error:
+        findings.problems.append(f"{findings.step}: {error}")
+    except Exception as error:
+        trail = " ← ".join(
+            f"{Path(f.filename).name}:{f.lineno}" for f in reversed(traceback.extract_tb(error.__traceback__)[-3:])
+        )
+        findings.problems.append(f"{findings.step}: {type(error).__name__}: {error} ({trail})")
+    return None
+
+
+def _arguments(operation: str, cases: Sequence[VerifyCase]) -> tuple[Any, ...]:
+    handed = [copy(case) for case in cases]
+    if operation == "verify_sampled":
+        spent: list[Coins] = [coins([0.25 + 0.125 * i for i in range(len(case.parent))], 0.625) for case in cases]
+        return handed, spent
+    return (handed, 5) if operation == "verify_random" else (handed,)
+
+
+def _time(implementation: Implementation, operation: str, cases: list[VerifyCase], findings: Findings) -> None:
+    """A declared cost far from the measured one buys far too many trials, or too few."""
+    declared = implementation.declaration.cost.get(operation)
+    arguments = _arguments(operation, cases)
+    start = time.perf_counter()
+    implementation.operations[operation](*arguments)
+    measured = (time.perf_counter() - start) / len(cases)
+    if declared is None:
+        findings.warnings.append(f"no cost declared for {operation}; a case took {measured:.1e} s here")
+    elif measured > SLOWER_THAN_DECLARED * declared:
+        findings.warnings.append(f"{operation} took {measured:.1e} s a case, declared {declared:.1e}: checks will be slow")
+
+
+OPERATIONS: dict[str, Callable[[Implementation, str, Findings, Callable[[str], None]], None]] = {
+    "verify_greedy": verifier,
+    "verify_sampled": verifier,
+    "verify_random": verifier,
+}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,198 @@
+"""The side of the plugin that runs checks: the `check` fixture, and turning what happened into a verdict."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import textwrap
+import traceback
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.interface import AdapterError, Implementation, load
+from conformance import casefile, clauses
+from conformance.check import Check
+from conformance.journal import Journal
+from conformance.draw import drawn
+from conformance.plugin import HERE
+from conformance.profiles import PROFILES
+from conformance.verdicts import CheckOutcome, ClauseViolation, NotProvided, Outcome, Verdict
+
+_OUTCOME = pytest.StashKey[Outcome]()
+_CHECK = pytest.StashKey[Check]()
+_PYTEST_OUTCOME = {Verdict.PASSED: "passed", Verdict.FAILED: "failed", Verdict.HARNESS_ERROR: "failed"}
+
+
+def check_name(path: Path, name: str) -> str:
+    """contract/file::test[parameters]: the same wherever the suite is installed."""
+    return f"{path.parent.name}/{path.name}::{name}"
+
+
+class Worker:
+    """Runs in each worker process, or in the only process where pytest-xdist is off."""
+
+    def __init__(self, config: pytest.Config, settings: Mapping[str, Any]) -> None:
+        self.settings = settings
+        self.profile = PROFILES[settings["profile"]]
+        self.replay: casefile.CaseFile | None = None
+        if settings["case"]:
+            self.replay = casefile.load(Path(settings["case"]))
+        self._implementation: Implementation | None = None
+        config.addinivalue_line("markers", "clauses(*ids): the clauses that a check judges")
+        config.addinivalue_line("markers", "statistical: a check that spends a share of the run's α")
+
+    @property
+    def implementation(self) -> Implementation:
+        """Loaded on first use, in the process that runs it."""
+        if self._implementation is None:
+            self._implementation = load(self.settings["impl"])
+        return self._implementation
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Under `--case`, keep the check that the file names."""
+        if self.replay is None:
+            return
+        kept = [item for item in items if check_name(item.path, item.name) == self.replay.check]
+        dropped = [item for item in items if item not in kept]
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = kept
+
+    @pytest.fixture
+    def check(self, request: pytest.FixtureRequest) -> Iterator[Check]:
+        """The implementation under test, with the cases and the evidence of this test."""
+        item = request.node
+        name = check_name(item.path, item.name)
+        digest = hashlib.sha256(f"{self.settings['seed']}:{name}".encode()).digest()
+        made = Check(
+            name=name,
+            contract=item.path.parent.name,
+            clauses=clauses_of(item),
+            implementation=self.implementation,
+            profile=self.profile,
+            seed=int.from_bytes(digest[:8], "big") % 2**20,
+            journal=Journal(Path(self.settings["journal"]), name),
+            replay=None if self.replay is None else self.replay.case,
+        )
+        made.journal.begin()
+        item.stash[_CHECK] = made
+        yield made
+        made.journal.close()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Iterator[None]:
+        report: Any = yield
+        if HERE not in item.path.parents or (call.when != "call" and call.excinfo is None):
+            return report
+        if call.when == "teardown" and item.stash.get(_OUTCOME, None) is not None:
+            return report
+        outcome = self._judge(item, call)
+        item.stash[_OUTCOME] = outcome
+        report.conformance = dataclasses.asdict(outcome)
+        verdict = Verdict(outcome.verdict)
+        report.outcome = _PYTEST_OUTCOME.get(verdict, "skipped")
+        if report.outcome == "failed":
+            report.longrepr = self._explain(item, call, outcome)
+        elif report.outcome == "skipped":
+            report.longrepr = (str(item.path), item.location[1] or 0, f"{verdict.value}: {outcome.reason}")
+        else:
+            report.longrepr = None
+        return report
+
+    def _judge(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Outcome:
+        """The verdict of one check, from how its test ended."""
+        check = item.stash.get(_CHECK, None)
+        outcome = Outcome(
+            check=check_name(item.path, item.name),
+            contract=item.path.parent.name,
+            clauses=list(clauses_of(item)),
+            verdict=Verdict.PASSED.value,
+            seconds=round(call.duration, 3),
+        )
+        if check is not None:
+            outcome.statistics = [dataclasses.asdict(s) | {"sentence": s.sentence()} for s in check.statistics]
+            outcome.observed = dict(check.observed)
+            outcome.compared, outcome.undecided = check.compared, check.undecided
+        if call.excinfo is None:
+            return outcome
+        error = call.excinfo.value
+        if isinstance(error, NotProvided) and self._required(check):
+            outcome.verdict, outcome.reason = Verdict.FAILED.value, f"required, but {error.reason}"
+        elif isinstance(error, CheckOutcome):
+            outcome.verdict, outcome.reason = error.verdict.value, self._worded(error.reason, outcome)
+        elif isinstance(error, pytest.skip.Exception):
+            outcome.verdict, outcome.reason = Verdict.EXCLUDED.value, str(error)
+        elif isinstance(error, AdapterError):
+            outcome.verdict, outcome.reason = Verdict.HARNESS_ERROR.value, f"the adapter is at fault: {error}"
+        else:
+            outcome.verdict = Verdict.HARNESS_ERROR.value
+            outcome.reason = f"the suite raised {type(error).__name__}: {error}"
+        if isinstance(error, ClauseViolation):
+            self._keep_case(outcome, error.case if error.case is not None else getattr(check, "case", None))
+            if any(d.clause in outcome.clauses for d in self.implementation.declaration.deviations):
+                outcome.verdict = Verdict.KNOWN_DEVIATION.value
+        return outcome
+
+    def _required(self, check: Check | None) -> bool:
+        names = set(self.settings["require"])
+        return check is not None and bool(names & {check.contract, *self._missing()})
+
+    def _missing(self) -> set[str]:
+        from adapters.interface import OPERATIONS
+
+        return {name for name in OPERATIONS if name not in self.implementation.operations}
+
+    @staticmethod
+    def _worded(reason: str, outcome: Outcome) -> str:
+        """The reason with its clause's id filled in."""
+        return reason.replace("{clause}", outcome.clauses[0] if outcome.clauses else "the contract")
+
+    def _keep_case(self, outcome: Outcome, case: object) -> None:
+        if case is None:
+            return
+        content = casefile.CaseFile(outcome.contract, outcome.check, tuple(outcome.clauses), case)
+        path = casefile.save(content, Path(self.settings["cases"]))
+        outcome.case_file = _near(path, Path(self.settings["invocation"]))
+        outcome.command = f"{self.settings['command']} --case {outcome.case_file}"
+
+    def _explain(self, item: pytest.Item, call: pytest.CallInfo[None], outcome: Outcome) -> str:
+        """What a person reads of a failure."""
+        lines = headline(outcome)
+        error = call.excinfo.value if call.excinfo is not None else None
+        case = error.case if isinstance(error, ClauseViolation) else None
+        if case is not None:
+            lines += ["", textwrap.indent(drawn(case), "    ")]
+        lines += ["", *textwrap.wrap(outcome.reason, 110, initial_indent="  → ", subsequent_indent="    ")]
+        if outcome.command:
+            lines += ["", f"  reproduce: {outcome.command}"]
+        if outcome.verdict == Verdict.HARNESS_ERROR.value and error is not None:
+            lines += ["", *"".join(traceback.format_exception(error)).splitlines()[-30:]]
+        return "\n".join(lines)
+
+
+def headline(outcome: Outcome) -> list[str]:
+    """Clause and sentence, looked up."""
+    lines = []
+    for identity in outcome.clauses:
+        found = clauses.clause(identity)
+        lines.append(f"{identity} ({found.group}): {found.sentence}")
+    return lines
+
+
+def clauses_of(item: pytest.Item) -> tuple[str, ...]:
+    return tuple(identity for marker in item.iter_markers("clauses") for identity in marker.args)
+
+
+def _near(path: Path, folder: Path) -> str:
+    """The path as one types it from `folder`."""
+    try:
+        return str(path.relative_to(folder))
+    except ValueError:
+        return str(path)
+
+
