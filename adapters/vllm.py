@@ -426,13 +426,12 @@ _CPP_COST = {"verify_greedy": 2e-5, "verify_sampled": 5e-5, "verify_random": 8e-
 _TRITON_COST = {"verify_greedy": 1e-3, "verify_sampled": 1.6e-2, "verify_random": 1.4e-2}
 _BOTH = ("seed", "batch_independent")
 
-# The C++ kernels round the accept coins to float32. Behind NaN, where `adapters.vllm` decides, the recovered
-# token of a point proposal depends on whether the batch has draft rows, so on its batch mates.
-_default = _Variant(_declare("vllm-cpu", "float32", _CPP_COST, ("seed",)), "cpp", _forward_without_luck)
-kernels = _Variant(_declare("vllm-cpu kernels", "float32", _CPP_COST, _BOTH), "cpp", _behind_temperature)
+_own = _Variant(_declare("vllm", "float32", _CPP_COST, _BOTH), "cpp", _behind_temperature)
+# Behind NaN the recovered token of a point proposal depends on whether the batch has draft rows.
+forward = _Variant(_declare("vllm forward", "float32", _CPP_COST, ("seed",)), "cpp", _forward_without_luck)
 triton = _Variant(_declare("vllm triton (interpreted)", "float64", _TRITON_COST, _BOTH), "triton", _forward)
 
-DECLARATION = _default.DECLARATION
-verify_greedy = _default.verify_greedy
-verify_sampled = _default.verify_sampled
-verify_random = _default.verify_random
+DECLARATION = _own.DECLARATION
+verify_greedy = _own.verify_greedy
+verify_sampled = _own.verify_sampled
+verify_random = _own.verify_random

@@ -64,6 +64,7 @@ class Controller:
             "cases": str(self.folder / "cases"),
             "invocation": str(invocation),
             "command": self._command(),
+            "timeout": (getattr(option, "timeout", None), getattr(option, "timeout_method", None)),
         }
         self._check_requirements()
         if self.settings["case"]:

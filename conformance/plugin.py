@@ -59,7 +59,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_cmdline_main(config: pytest.Config) -> Iterator[None]:
     """Switch isolation on before pytest-xdist and pytest-timeout read their options."""
-    if not hasattr(config, "workerinput") and targets_suite(config):
+    if hasattr(config, "workerinput"):
+        if "conformance" in config.workerinput and config.pluginmanager.hasplugin("timeout"):
+            # a worker parses the command line again, so what was set by hand has to be set again
+            config.option.timeout, config.option.timeout_method = config.workerinput["conformance"]["timeout"]
+    elif targets_suite(config):
         _isolate(config)
     return (yield)
 
@@ -125,13 +129,18 @@ def _isolate(config: pytest.Config) -> None:
     if manager.hasplugin("xdist") and option.numprocesses is None and not debugging and not option.collectonly:
         workers = 1 if option.conformance_case else min(MOST_WORKERS, available_cores())
         option.numprocesses = workers
+        # workers share the cores: numeric libraries that each take all of them slow down a hundredfold
+        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, available_cores() // workers)))
         if option.dist == "no":
             option.dist = "worksteal"
         if option.maxworkerrestart is None:
             option.maxworkerrestart = "1000"
-    if manager.hasplugin("timeout") and getattr(option, "timeout", None) is None and not debugging:
-        option.timeout = profile.timeout
-        option.timeout_method = "thread"
+    if manager.hasplugin("timeout") and not debugging:
+        if option.timeout is None:
+            option.timeout = profile.timeout
+        if option.timeout_method is None:
+            # a signal cannot interrupt native code, and a search that repeats its example would hang again
+            option.timeout_method = "thread"
 
 
 def available_cores() -> int:

@@ -165,12 +165,51 @@ WITNESSES: Mapping[str, Batch] = {
         [1 - 2.0**-53],
         0.625,
     ),
+    # the same, one unit in the last place apart, for implementations that pass both rows through a softmax
+    "no_residual_left_behind_a_softmax": one(
+        chain(
+            [1],
+            [[0.6911915983223466, 0.30880840167765344], [0.25, 0.75]],
+            [[0.6911915983223466, 0.3088084016776535], [0.5, 0.5]],
+            "iid",
+        ),
+        [1 - 2.0**-53],
+        0.5,
+    ),
+    # p = q, and float32 rounds the two differently: what it then draws from is empty
+    "no_residual_left_in_float32": one(
+        chain(
+            [1],
+            [
+                [0.0, 0.9788071809989038, 0.019014278822406774, 0.0021785401786893178],
+                [0.25, 0.25, 0.375, 0.125],
+            ],
+            [
+                [0.0, 0.9788071809989038, 0.019014278822406774, 0.0021785401786893178],
+                [0.125, 0.5, 0.25, 0.125],
+            ],
+            "iid",
+        ),
+        [1 - 2.0**-53],
+        0.5,
+    ),
     "nan_at_the_root": one(
         chain([1, 0], [[np.nan] * 3, [0.5, 0.25, 0.25], [0.125, 0.5, 0.375]], None, "point"), [0.25, 0.5], 0.5
     ),
     "no_drafts": one(chain([], [[0.25, 0.5, 0.25]], None, "point"), [], 0.5),
+    # the row after the padding has another support, so a walk that steps over the padding shows
     "padded_draft": one(
-        chain([1, -1], [[0.25, 0.5, 0.25], [0.5, 0.25, 0.25], [0.125, 0.5, 0.375]], None, "point"), [0.25, 0.5], 0.5
+        chain([1, -1], [[0.0, 0.5, 0.5], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], None, "point"), [0.25, 0.25], 0.5
+    ),
+    "padded_sampled_draft": one(
+        chain(
+            [1, -1],
+            [[0.0, 0.5, 0.5], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]],
+            [[0.25, 0.375, 0.375], [0.25, 0.5, 0.25], [0.25, 0.5, 0.25]],
+            "iid",
+        ),
+        [0.25, 0.25],
+        0.5,
     ),
 }
 """Cases that show a known deviation; declarations name them, and the checks of their clauses run them."""

@@ -159,8 +159,9 @@ def test_padded_drafts_are_never_accepted(check: Check, operation: str) -> None:
     last = [0.0, 0.125, 0.875]  # −1 read as an index is the last token: make that one attractive
     batches = [
         WITNESSES["padded_draft"],
-        one(chain([2, -1], [last, last, [0.25, 0.5, 0.25]], [[0.25, 0.25, 0.5]] * 3, "iid"), [0.0, 0.0], 0.5),
-        one(chain([-1], [last, [0.25, 0.5, 0.25]], [[0.125, 0.125, 0.75]] * 2, "iid"), [0.0], 0.5),
+        WITNESSES["padded_sampled_draft"],
+        one(chain([2, -1], [last, last, [0.75, 0.25, 0.0]], [[0.25, 0.25, 0.5]] * 3, "iid"), [0.0, 0.0], 0.5),
+        one(chain([-1], [last, [0.75, 0.25, 0.0]], [[0.125, 0.125, 0.75]] * 2, "iid"), [0.0], 0.5),
     ]
 
     def body(batch: Batch) -> None:
@@ -170,8 +171,12 @@ def test_padded_drafts_are_never_accepted(check: Check, operation: str) -> None:
             return
         (case,) = batch.cases
         pad = int(np.flatnonzero(case.token < 0)[0])
-        if pad in found.path or not 0 <= found.frontier < case.target_probs.shape[1]:
-            raise ClauseViolation(f"node {pad} is padding (−1), and the case was decided {draw.decision(found)}")
+        row = case.target_probs[min(len(found.path), pad)]
+        if pad in found.path or not 0 <= found.frontier < len(row) or not row[found.frontier] > 0:
+            raise ClauseViolation(
+                f"node {pad} is padding (−1), so the walk stops at {draw.node(len(found.path[:pad]) - 1)} and draws from "
+                f"p = {draw.row(row)}; the case was decided {draw.decision(found)}"
+            )
 
     check.for_each(batches, body)
 
