@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from adapters.interface import AdapterError, Arithmetic, Declaration, NotApplicable
+from adapters.interface import AdapterError, Arithmetic, Declaration, Deviation, NotApplicable
 from oracle.types import Coins, Decision, VerifyCase
 
 
@@ -55,6 +55,23 @@ DECLARATION = Declaration(
     cost={"verify_sampled": 2.5e-4, "verify_random": 2e-4},
     promises=("seed",),
     generators=("torch",),
+    deviations=(
+        Deviation(
+            "ACCEPTANCE-109",
+            "a draft id of −1 indexes the last row entry and is accepted and published as a token",
+            witness="padding_read_as_the_last_token",
+        ),
+        Deviation(
+            "ACCEPTANCE-302",
+            "the accept test is r <= p/q, so the coin zero accepts a draft that the target rules out",
+            witness="impossible_draft_at_coin_zero",
+        ),
+        Deviation(
+            "ACCEPTANCE-304",
+            "an empty residual is divided by its own sum, and torch.multinomial refuses the NaN row",
+            witness="no_residual_left_behind_a_softmax",
+        ),
+    ),
 )
 
 

@@ -1,14 +1,13 @@
 """vLLM's V1 rejection sampler on a CPU, a ragged batch of chains in one engine call.
 
-The code under test is `vllm.v1.sample.rejection_sampler`, called as the model runner calls it:
-`RejectionSampler.forward` with a real `Sampler` for the bonus token, then `RejectionSampler.parse_output`.
-Three variants, each with its own `DECLARATION` and the operations `verify_greedy`, `verify_sampled`,
+The code under test is `vllm.v1.sample.rejection_sampler`, called as the model runner calls it, with a real
+`Sampler` for the bonus token and `RejectionSampler.parse_output` for the result. Three variants, each with its own `DECLARATION` and the operations `verify_greedy`, `verify_sampled`,
 `verify_random`:
 
-- `adapters.vllm`: the CPU build as it is, its C++ kernels in the place of the Triton ones.
-- `adapters.vllm:kernels`: the same kernels behind the temperature step: the bonus token is sampled by the
-  `Sampler`, then `rejection_sample` is called with the target logits. The CPU build's temperature step
-  divides by memory that nobody wrote (vllm-project/vllm#55005), which hides everything after it.
+- `adapters.vllm`: the CPU build's C++ kernels through `rejection_sample`, the bonus token sampled by the
+  `Sampler` as `forward` does it, the temperature step left out.
+- `adapters.vllm:forward`: the same kernels through the whole of `forward`. Its temperature step divides by
+  memory that nobody wrote (vllm-project/vllm#55005), which hides everything after it.
 - `adapters.vllm:triton`: the Triton kernels that run on GPUs, executed by Triton's interpreter
   (`TRITON_INTERPRET=1`), through `forward`. Slow.
 
@@ -37,7 +36,7 @@ Not applicable: trees that are no chains, and cases whose arrays do not fill K+1
 
 At the first call the adapter sets, where they are not set, OMP_NUM_THREADS=1, VLLM_LOGGING_LEVEL=ERROR,
 VLLM_LOGGING_STREAM, VLLM_NO_USAGE_STATS, HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE, and it leaves torch with
-one thread. In `adapters.vllm` torch fills uninitialised memory with NaN while `forward` runs
+one thread. In `adapters.vllm:forward` torch fills uninitialised memory with NaN while `forward` runs
 (`torch.utils.deterministic.fill_uninitialized_memory`), so that reading it gives the same result every time.
 """
 
@@ -55,7 +54,7 @@ from typing import Any
 
 import numpy as np
 
-from adapters.interface import AdapterError, Arithmetic, Declaration, NotApplicable
+from adapters.interface import AdapterError, Arithmetic, Declaration, Deviation, NotApplicable
 from oracle.types import Coins, Decision, VerifyCase
 
 _UINT64 = 2**64 - 1
@@ -70,7 +69,48 @@ def _version() -> str:
     return "not installed"
 
 
-def _declare(name: str, coin_dtype: str, cost: dict[str, float], promises: tuple[str, ...]) -> Declaration:
+_TEMPERATURE = "https://github.com/vllm-project/vllm/issues/55005"
+_EVERYWHERE = (
+    Deviation(
+        "ACCEPTANCE-108",
+        "NaN rows are decided like others: a comparison with NaN rejects, and argmax of NaN is a token",
+        witness="nan_at_the_root",
+    ),
+    Deviation(
+        "ACCEPTANCE-302",
+        "the accept test is p/q >= u, so the coin zero accepts a draft that the target rules out",
+        witness="impossible_draft_at_coin_zero",
+    ),
+    Deviation(
+        "ACCEPTANCE-304",
+        "a softmax in float32 moves p off an equal q, and argmax of an empty residual is token 0, massless or not",
+        witness="no_residual_left_in_float32",
+    ),
+    Deviation(
+        "ACCEPTANCE-603",
+        "a draft with q = 0 is rejected (lossless for drafts that come from q)",
+        witness="draft_of_no_draft_mass",
+    ),
+)
+_PADDING = Deviation(
+    "ACCEPTANCE-109",
+    "the C++ kernel has no test for −1: it reads the row before, and parse_output drops the accepted −1",
+    witness="padded_draft",
+)
+# Target logits are divided by memory that the CPU build's expand kernel never wrote: nothing sampled holds.
+_BEHIND_TEMPERATURE = tuple(
+    Deviation(f"ACCEPTANCE-{n}", "target logits are divided by memory that nobody wrote", link=_TEMPERATURE)
+    for n in (109, 110, 303, 304, 401, 402, 403, 501, 502, 503, 601, 602, 603, 606, 607, 701)
+)
+
+
+def _declare(
+    name: str,
+    coin_dtype: str,
+    cost: dict[str, float],
+    promises: tuple[str, ...],
+    deviations: tuple[Deviation, ...],
+) -> Declaration:
     return Declaration(
         name=name,
         version=_version(),
@@ -85,6 +125,7 @@ def _declare(name: str, coin_dtype: str, cost: dict[str, float], promises: tuple
         cost=cost,
         promises=promises,
         generators=("torch",),
+        deviations=deviations,
     )
 
 
@@ -426,10 +467,12 @@ _CPP_COST = {"verify_greedy": 2e-5, "verify_sampled": 5e-5, "verify_random": 8e-
 _TRITON_COST = {"verify_greedy": 1e-3, "verify_sampled": 1.6e-2, "verify_random": 1.4e-2}
 _BOTH = ("seed", "batch_independent")
 
-_own = _Variant(_declare("vllm", "float32", _CPP_COST, _BOTH), "cpp", _behind_temperature)
+_own = _Variant(_declare("vllm", "float32", _CPP_COST, _BOTH, (*_EVERYWHERE, _PADDING)), "cpp", _behind_temperature)
 # Behind NaN the recovered token of a point proposal depends on whether the batch has draft rows.
-forward = _Variant(_declare("vllm forward", "float32", _CPP_COST, ("seed",)), "cpp", _forward_without_luck)
-triton = _Variant(_declare("vllm triton (interpreted)", "float64", _TRITON_COST, _BOTH), "triton", _forward)
+_broken = _declare("vllm forward", "float32", _CPP_COST, ("seed",), (_EVERYWHERE[0], *_BEHIND_TEMPERATURE))
+forward = _Variant(_broken, "cpp", _forward_without_luck)
+_interpreted = _declare("vllm triton (interpreted)", "float64", _TRITON_COST, _BOTH, _EVERYWHERE)
+triton = _Variant(_interpreted, "triton", _forward)
 
 DECLARATION = _own.DECLARATION
 verify_greedy = _own.verify_greedy

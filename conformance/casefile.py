@@ -13,7 +13,11 @@ import importlib
 import json
 import math
 import os
+import re
 import tempfile
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -22,13 +26,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from conformance.clauses import contracts
-from oracle.types import Coins, VerifyCase
+from oracle.types import PROPOSALS, Coins, VerifyCase
 
 FORMAT = "eagle-conformance/case/1"
 LIMIT_BYTES = 16 * 2**20
 LIMIT_DEPTH = 16
 _SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _DTYPES = ("float64", "int64", "bool")
+_RATIO = re.compile(r"-?[0-9]{1,400}/[0-9]{1,400}")
 
 T = TypeVar("T", bound=type)
 _TYPES: dict[str, type] = {"VerifyCase": VerifyCase, "Coins": Coins}
@@ -82,10 +87,11 @@ def save(content: CaseFile, folder: Path) -> Path:
 def load(path: Path) -> CaseFile:
     """Read a case file. Raises `CaseFileError`."""
     try:
-        size = path.stat().st_size
-        if size > LIMIT_BYTES:
-            raise CaseFileError(f"{path}: {size} bytes; a case file has at most {LIMIT_BYTES}")
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as stream:
+            content = stream.read(LIMIT_BYTES + 1)
+        if len(content) > LIMIT_BYTES:
+            raise CaseFileError(f"{path}: a case file has at most {LIMIT_BYTES} bytes")
+        text = content.decode("utf-8")
     except OSError as error:
         raise CaseFileError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -125,7 +131,8 @@ def _encode(value: Any) -> Any:
         fields = {f.name: _encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {"$type": type(value).__name__, **fields}
     if isinstance(value, np.ndarray):
-        return {"$array": str(value.dtype), "shape": list(value.shape), "data": [_encode(v) for v in value.reshape(-1).tolist()]}
+        data = [_encode(v) for v in value.reshape(-1).tolist()]
+        return {"$array": str(value.dtype), "shape": list(value.shape), "data": data}
     if isinstance(value, Fraction):
         return {"$ratio": f"{value.numerator}/{value.denominator}"}
     if isinstance(value, dict):
@@ -154,15 +161,18 @@ def _decode(value: Any, where: str, depth: int) -> Any:
         return _decode_array(value, where)
     if set(value) == {"$ratio"}:
         try:
-            return Fraction(value["$ratio"])
-        except (ValueError, TypeError, ZeroDivisionError):
-            raise CaseFileError(f"{where}: a ratio is a string such as '3/7'") from None
-    if set(value) == {"$float"} and value["$float"] in _SPECIAL:
+            if _RATIO.fullmatch(value["$ratio"]):
+                return Fraction(value["$ratio"])
+        except (TypeError, ZeroDivisionError):
+            pass
+        raise CaseFileError(f"{where}: a ratio is a string such as '3/7'")
+    if _is_special(value):
         return _SPECIAL[value["$float"]]
     if set(value) == {"$table"} and isinstance(value["$table"], list):
         pairs = [_decode(pair, f"{where}[{i}]", depth + 1) for i, pair in enumerate(value["$table"])]
-        if any(not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], tuple) for pair in pairs):
-            raise CaseFileError(f"{where}: a table is a list of [prefix, row] pairs")
+        for i, pair in enumerate(pairs):
+            if not isinstance(pair, tuple) or len(pair) != 2 or not _is_a(pair[0], tuple[int, ...]):
+                raise CaseFileError(f"{where}[{i}]: a table is a list of [prefix, row] pairs")
         return dict(pairs)
     raise CaseFileError(f"{where}: an object of none of the known forms")
 
@@ -175,10 +185,69 @@ def _decode_dataclass(value: dict[str, Any], where: str, depth: int) -> Any:
     if set(value) - {"$type"} != fields:
         raise CaseFileError(f"{where}: a {kind.__name__} has exactly the fields {', '.join(sorted(fields))}")
     decoded = {name: _decode(value[name], f"{where}.{name}", depth + 1) for name in fields}
-    try:
-        return kind(**decoded)
-    except (TypeError, ValueError) as error:
-        raise CaseFileError(f"{where}: {error}") from None
+    for name, hint in typing.get_type_hints(kind).items():
+        if not _is_a(decoded[name], hint):
+            raise CaseFileError(f"{where}.{name}: is no {_worded(hint)}")
+    made = kind(**decoded)
+    for name, rule in _broken_rules(made):
+        raise CaseFileError(f"{where}.{name}: {rule}")
+    return made
+
+
+def _is_a(value: Any, hint: Any) -> bool:
+    """Whether a decoded value is what the annotation `hint` of a dataclass says."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return any(_is_a(value, one) for one in inner)
+    if origin is np.ndarray:
+        return isinstance(value, np.ndarray) and value.dtype == typing.get_args(inner[1])[0]
+    if (origin is tuple and inner[1:] == (...,)) or origin is Sequence:
+        return isinstance(value, tuple) and all(_is_a(entry, inner[0]) for entry in value)
+    if origin is Mapping:
+        return isinstance(value, dict) and all(_is_a(k, inner[0]) and _is_a(v, inner[1]) for k, v in value.items())
+    if hint is float:
+        return type(value) in (int, float)
+    if hint is int:
+        return type(value) is int
+    return isinstance(value, hint)
+
+
+def _worded(hint: Any) -> str:
+    return hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint)
+
+
+def _broken_rules(value: Any) -> list[tuple[str, str]]:
+    """Field and rule, where sizes or structure do not fit each other: no implementation answers for that."""
+    checked: list[tuple[str, str, Callable[[], bool]]] = []
+    if isinstance(value, VerifyCase):
+        n, rows, draft = value.token.size, value.target_probs, value.draft_probs
+        point = value.proposal == "point"
+        checked = [
+            ("token", "is a vector", lambda: value.token.ndim == 1),
+            ("parent", f"holds {n} nodes, each above the next", lambda: value.parent.shape == (n,) and _is_tree(value)),
+            ("target_probs", f"has {n + 1} rows of at least one token", lambda: _are_rows(rows, n + 1)),
+            ("proposal", f"is one of {', '.join(PROPOSALS)}", lambda: value.proposal in PROPOSALS),
+            ("draft_probs", "is given unless the proposal is point", lambda: point or draft is not None),
+            ("draft_probs", "has the shape of target_probs", lambda: draft is None or draft.shape == rows.shape),
+        ]
+    elif isinstance(value, Coins):
+        checked = [("accept", "is a vector", lambda: value.accept.ndim == 1)]
+    elif isinstance(cases := getattr(value, "cases", None), tuple) and getattr(value, "coins", None) is not None:
+        sizes = [case.token.size for case in cases]
+        checked = [("coins", f"are {sizes} accept coins", lambda: [c.accept.size for c in value.coins] == sizes)]
+    return [(name, rule) for name, rule, holds in checked if not holds()][:1]
+
+
+def _is_tree(case: VerifyCase) -> bool:
+    return all(-1 <= parent < i for i, parent in enumerate(case.parent.tolist()))
+
+
+def _are_rows(rows: np.ndarray, count: int) -> bool:
+    return rows.ndim == 2 and rows.shape[0] == count and rows.shape[1] > 0
+
+
+def _is_special(value: Any) -> bool:
+    return isinstance(value, dict) and set(value) == {"$float"} and value["$float"] in tuple(_SPECIAL)
 
 
 def _decode_array(value: dict[str, Any], where: str) -> np.ndarray:
@@ -189,7 +258,7 @@ def _decode_array(value: dict[str, Any], where: str) -> np.ndarray:
         raise CaseFileError(f"{where}: a shape is a list of at most four sizes")
     if not isinstance(data, list) or len(data) != math.prod(shape):
         raise CaseFileError(f"{where}: shape {shape} holds {math.prod(shape)} values, found {len(data)}")
-    values = [_SPECIAL[v["$float"]] if isinstance(v, dict) and v.get("$float") in _SPECIAL else v for v in data]
+    values = [_SPECIAL[v["$float"]] if _is_special(v) else v for v in data]
     allowed = {"float64": (int, float), "int64": (int,), "bool": (bool,)}[dtype]
     for i, v in enumerate(values):
         if not isinstance(v, allowed) or (dtype != "bool" and isinstance(v, bool)):

@@ -24,13 +24,15 @@ from hypothesis import strategies as st
 
 from adapters.interface import AdapterError, Arithmetic, Implementation, NotApplicable
 from conformance import casefile
-from conformance.journal import Journal
 from conformance.evidence import EProcess, Statement, detectable_distance
+from conformance.journal import Journal
 from conformance.profiles import ALPHA_OF_A_CHECK, POWER, Profile
 from conformance.verdicts import CheckOutcome, ClauseViolation, HarnessError, Inapplicable, NotProvided, Undecidable
 
 Case = TypeVar("Case")
 CHUNKS = 20
+LEAST_TRIALS = 400
+"""Fewer would see no distance worth a pass; slow implementations wait for these."""
 DEFAULT_COST = 3e-4
 
 
@@ -46,6 +48,8 @@ class Check:
     seed: int
     journal: Journal
     replay: Any = None
+    witnesses: tuple[Any, ...] = ()
+    """Cases that show a known deviation from one of the clauses: they are run before the others."""
     statistics: list[Statement] = field(default_factory=list)
     observed: dict[str, str] = field(default_factory=dict)
     compared: int = 0
@@ -71,7 +75,7 @@ class Check:
         """End as "not provided" unless the adapter has all of `operations`."""
         missing = [name for name in operations if name not in self.implementation.operations]
         if missing:
-            raise NotProvided(f"the adapter has no {' and no '.join(missing)}")
+            raise NotProvided(f"the adapter has no {' and no '.join(missing)}", missing)
 
     def call(self, operation: str, *arguments: Any) -> Any:
         """Call an operation of the implementation; its exceptions and exits are its faults.
@@ -131,7 +135,9 @@ class Check:
 
     def for_each(self, cases: Sequence[Case], body: Callable[[Case], None]) -> None:
         """Run `body` on each of `cases`, or on the replayed one alone."""
-        for case in [self.replay] if self.replay is not None else cases:
+        first = [case for case in cases if any(case is witness for witness in self.witnesses)]
+        rest = [case for case in cases if not any(case is witness for witness in self.witnesses)]
+        for case in [self.replay] if self.replay is not None else [*first, *rest]:
             self._run(body, case)
         self._settle()
 
@@ -171,7 +177,7 @@ class Check:
     def trials(self, operation: str, share: float = 1.0) -> int:
         """How many cases of `operation` this profile's time buys at the declared cost."""
         cost = self.implementation.declaration.cost.get(operation, DEFAULT_COST)
-        return max(CHUNKS, min(self.profile.trials, int(share * self.profile.seconds / cost)))
+        return max(LEAST_TRIALS, min(self.profile.trials, int(share * self.profile.seconds / cost)))
 
     def weigh(
         self,
@@ -210,6 +216,8 @@ class Check:
                 log_evidence=process.largest,
             )
         )
+        if not process.alarmed and self.statistics[-1].distance >= 1:
+            raise Undecidable(f"{trials} trials are too few to see any distance with power ≥ {POWER}")
 
 
 class Raised(ClauseViolation):
@@ -239,7 +247,7 @@ class _Sink:
     """One file per process that file descriptor 1 points at while the implementation runs."""
 
     def __init__(self) -> None:
-        self.file = tempfile.TemporaryFile()
+        self.file = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the process)
 
     def take(self) -> bytes:
         """What was written since the last time, its first 4096 bytes, and an empty file again."""

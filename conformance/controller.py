@@ -6,11 +6,12 @@ import dataclasses
 import json
 import os
 import random
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,14 @@ import pytest
 
 from conformance import casefile, clauses
 from conformance.journal import Journal
-from conformance.plugin import DEFAULT_IMPLEMENTATION, HERE, command_prefix
+from conformance.plugin import (
+    DEFAULT_IMPLEMENTATION,
+    DEFAULT_PROFILE,
+    HERE,
+    command_prefix,
+    profile_name,
+    suite_arguments,
+)
 from conformance.profiles import ALPHA_OF_A_CHECK, ALPHA_OF_A_RUN, PROFILES
 from conformance.report import model, text
 from conformance.verdicts import Outcome, Verdict
@@ -42,11 +50,14 @@ class Controller:
     def __init__(self, config: pytest.Config) -> None:
         option = config.option
         self.config = config
-        self.profile = PROFILES[option.conformance_profile]
+        self.profile = PROFILES[profile_name(config)]
         self.spec: str = option.conformance_impl or DEFAULT_IMPLEMENTATION
         self.folder = _own_folder(config)
         self.narrowed = _is_narrowed(config)
         self.deselected = 0
+        self.uncollected: list[str] = []
+        self.foreign_failures = 0
+        self.complaints: list[str] = []
         self.outcomes: dict[str, Outcome] = {}
         self.smoke: dict[str, Any] = {}
         self.run: model.Run | None = None
@@ -60,7 +71,7 @@ class Controller:
             "seed": seed,
             "case": str((invocation / option.conformance_case).resolve()) if option.conformance_case else "",
             "require": [name.strip() for name in option.conformance_require.split(",") if name.strip()],
-            "journal": str(self.folder / "journal"),
+            "journal": tempfile.mkdtemp(prefix="conformance-journal-"),
             "cases": str(self.folder / "cases"),
             "invocation": str(invocation),
             "command": self._command(),
@@ -79,12 +90,11 @@ class Controller:
 
     def _command(self) -> str:
         option = self.config.option
-        where = "--pyargs conformance" if option.pyargs or not (Path.cwd() / "conformance").is_dir() else "conformance"
-        if HERE != (Path.cwd() / "conformance").resolve():
-            where = "--pyargs conformance"
+        here = (self.config.invocation_params.dir / "conformance").resolve() == HERE
+        where = "conformance" if here and not option.pyargs else "--pyargs conformance"
         seed = f" --conformance-seed={option.conformance_seed}" if option.conformance_seed is not None else ""
-        profile = "" if self.profile.name == "ci" else f" --conformance-profile={self.profile.name}"
-        return f"{command_prefix()} {where} --impl={self.spec}{profile}{seed}"
+        profile = "" if self.profile.name == DEFAULT_PROFILE else f" --conformance-profile={self.profile.name}"
+        return f"{command_prefix()} {where} --impl={shlex.quote(self.spec)}{profile}{seed}"
 
     def _check_requirements(self) -> None:
         from adapters.interface import CONTRACTS, OPERATIONS
@@ -157,6 +167,15 @@ class Controller:
         self.deselected += len(items)
 
     @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        """pytest-xdist: a worker collects, so a worker knows what was left out."""
+        self.deselected += getattr(node, "workeroutput", {}).get("conformance_deselected", 0)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self.uncollected.append(report.nodeid)
+
+    @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any) -> None:
         """pytest-xdist: a worker died. The journal says whose fault it was, and on which case."""
         path, _, name = crashitem.partition("::")
@@ -196,7 +215,7 @@ class Controller:
         outcome.clauses = list(content.clauses)
         path = casefile.save(content, Path(self.settings["cases"]))
         outcome.case_file = os.path.relpath(path, self.settings["invocation"])
-        outcome.command = f"{self.settings['command']} --case {outcome.case_file}"
+        outcome.command = f"{self.settings['command']} --case {shlex.quote(outcome.case_file)}"
         return drawn(content.case)
 
     @pytest.hookimpl(tryfirst=True)
@@ -204,6 +223,8 @@ class Controller:
         found = getattr(report, "conformance", None)
         if found is not None:
             self.outcomes[found["check"]] = Outcome(**found)
+        elif report.failed:
+            self.foreign_failures += 1
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: Any) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
@@ -217,8 +238,8 @@ class Controller:
     # ---- after the run
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Iterator[None]:
-        if self.smoke and exitstatus in (0, 1, 5):
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None, object, object]:
+        if self.smoke and (exitstatus in (0, 1, 5) or self._stopped_early(exitstatus)):
             self.run = model.Run.collect(
                 spec=self.spec,
                 profile=self.profile.name,
@@ -229,14 +250,38 @@ class Controller:
                 complete=not self.narrowed and not self.deselected,
                 required=self.settings["require"],
             )
+            if self.uncollected:
+                self.complaints.append(f"not collected: {', '.join(self.uncollected)}")
+            if self.settings["case"] and not self.outcomes:
+                check = casefile.load(Path(self.settings["case"])).check
+                self.complaints.append(f"--case: {self.settings['case']}: check = {check!r}: no such check was run")
+            if self.complaints:
+                self.run.exit_code = 2
+            if self.foreign_failures and not self.run.exit_code:
+                self.run.exit_code = 1
+            self._write_report(self.run)
             session.exitstatus = self.run.exit_code
-        elif self.smoke and exitstatus not in (0, 1, 5):
+        elif self.smoke:
             session.exitstatus = 2
         result = yield
-        if self.run is not None and self.config.option.conformance_report:
-            model.write(self.run, Path(self.settings["invocation"]) / self.config.option.conformance_report)
         shutil.rmtree(self.settings["journal"], ignore_errors=True)
         return result
+
+    def _stopped_early(self, exitstatus: int) -> bool:
+        """Whether `--maxfail` ended the run: pytest-xdist then says "interrupted", but there is a verdict."""
+        most = self.config.option.maxfail
+        failed = sum(o.verdict in (Verdict.FAILED.value, Verdict.HARNESS_ERROR.value) for o in self.outcomes.values())
+        return exitstatus == 2 and 0 < most <= failed
+
+    def _write_report(self, run: model.Run) -> None:
+        name = self.config.option.conformance_report
+        if not name:
+            return
+        try:
+            model.write(run, Path(self.settings["invocation"]) / name)
+        except OSError as error:
+            self.complaints.append(f"--conformance-report: {name}: {error.strerror or error}")
+            run.exit_code = 2
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         if self.run is None:
@@ -248,12 +293,14 @@ class Controller:
             terminalreporter.section(f"HARNESS ERROR {report.nodeid}", sep="_")
             terminalreporter.line(str(report.longrepr))
         terminalreporter.section(f"verdict: {self.run.title}")
+        for line in self.complaints:
+            terminalreporter.line(line)
         for line in text.summary(self.run):
             terminalreporter.line(line)
 
 
 def _own_folder(config: pytest.Config) -> Path:
-    """A folder for journals and cases: pytest's cache, or a temporary one where that is switched off."""
+    """A folder for the cases of failures: pytest's cache, or a temporary one where that is switched off."""
     cache = getattr(config, "cache", None)
     if cache is not None:
         return Path(str(cache.mkdir("conformance")))
@@ -263,13 +310,15 @@ def _own_folder(config: pytest.Config) -> Path:
 def _is_narrowed(config: pytest.Config) -> bool:
     """Whether the user asked for a part of the suite: then what did not run says nothing."""
     option = config.option
-    parts = any("::" in a or Path(a).resolve() not in (HERE, Path(a)) and a != "conformance" for a in map(str, config.args))
-    return bool(
-        option.keyword
-        or option.markexpr
-        or option.conformance_case
-        or parts
-        or getattr(option, "lf", False)
-        or option.maxfail
-        or getattr(option, "deselect", None)
+    narrowing = (
+        "keyword",
+        "markexpr",
+        "conformance_case",
+        "lf",
+        "stepwise",
+        "maxfail",
+        "deselect",
+        "ignore",
+        "ignore_glob",
     )
+    return (HERE, "") not in suite_arguments(config) or any(getattr(option, name, None) for name in narrowing)

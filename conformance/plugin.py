@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 DEFAULT_IMPLEMENTATION = "adapters.reference"
 PROFILE_NAMES = ("quick", "ci", "deep")
+DEFAULT_PROFILE = "ci"
 MOST_WORKERS = 4
 
 
@@ -38,8 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--conformance-profile",
         dest="conformance_profile",
         choices=PROFILE_NAMES,
-        default="ci",
-        help="how thorough: quick (seconds), ci (about a minute, repeatable), deep (new cases each time)",
+        help="how thorough: quick (seconds), ci (the default: minutes, repeatable), deep (new cases each time)",
     )
     group.addoption(
         "--conformance-seed",
@@ -57,7 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_cmdline_main(config: pytest.Config) -> Iterator[None]:
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
     """Switch isolation on before pytest-xdist and pytest-timeout read their options."""
     if hasattr(config, "workerinput"):
         if "conformance" in config.workerinput and config.pluginmanager.hasplugin("timeout"):
@@ -89,16 +89,35 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Worker(config, controller.settings), "conformance-worker")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """`pytest .` in a checkout passes the suite by: it runs only where it is named."""
+    if collection_path == HERE and not hasattr(config, "workerinput") and not targets_suite(config):
+        return True
+    return None
+
+
 def targets_suite(config: pytest.Config) -> bool:
     """Whether an argument names the suite's folder, or something inside it."""
+    return bool(suite_arguments(config))
+
+
+def suite_arguments(config: pytest.Config) -> list[tuple[Path, str]]:
+    """The arguments inside the suite's folder: the path, and the part after `::`."""
+    found = []
     for argument in config.args:
-        name = str(argument).split("::")[0]
+        name, _, inside = str(argument).partition("::")
         if config.option.pyargs and (name == "conformance" or name.startswith("conformance.")):
-            return True
+            found.append((HERE.joinpath(*name.split(".")[1:]), inside))
+            continue
         path = Path(os.path.abspath(config.invocation_params.dir / name)).resolve()
         if path == HERE or HERE in path.parents:
-            return True
-    return False
+            found.append((path, inside))
+    return found
+
+
+def profile_name(config: pytest.Config) -> str:
+    """The profile that the options ask for."""
+    return config.option.conformance_profile or DEFAULT_PROFILE
 
 
 def name_clash() -> str:
@@ -123,7 +142,7 @@ def _isolate(config: pytest.Config) -> None:
     from conformance.profiles import PROFILES
 
     option = config.option
-    profile = PROFILES[option.conformance_profile]
+    profile = PROFILES[profile_name(config)]
     manager = config.pluginmanager
     debugging = getattr(option, "usepdb", False) or getattr(option, "trace", False)
     if manager.hasplugin("xdist") and option.numprocesses is None and not debugging and not option.collectonly:
@@ -157,11 +176,13 @@ def _refuse_stray_options(config: pytest.Config) -> None:
         name
         for name, value in (
             ("--impl", option.conformance_impl),
-            ("--require", option.conformance_require),
+            ("--require", option.conformance_require or None),
+            ("--conformance-profile", option.conformance_profile),
+            ("--conformance-seed", option.conformance_seed),
             ("--conformance-report", option.conformance_report),
             ("--case", option.conformance_case),
         )
-        if value
+        if value is not None
     ]
     if given:
         raise pytest.UsageError(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 
-class Verdict(str, Enum):
+class Verdict(StrEnum):
     """Only `PASSED` is a pass; every word is counted in the last line of a run."""
 
     PASSED = "passed"
@@ -32,7 +32,13 @@ class CheckOutcome(Exception):
 
 
 class NotProvided(CheckOutcome):
+    """The adapter lacks `operations`, which the check calls."""
+
     verdict = Verdict.NOT_PROVIDED
+
+    def __init__(self, reason: str, operations: Sequence[str] = ()) -> None:
+        super().__init__(reason)
+        self.operations = tuple(operations)
 
 
 class Inapplicable(CheckOutcome):

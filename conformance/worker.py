@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib
+import shlex
 import textwrap
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from adapters.interface import AdapterError, Implementation, load
+from adapters.interface import AdapterError, Deviation, Implementation, load
 from conformance import casefile, clauses
 from conformance.check import Check
-from conformance.journal import Journal
 from conformance.draw import drawn
+from conformance.journal import Journal
 from conformance.plugin import HERE
 from conformance.profiles import PROFILES
 from conformance.verdicts import CheckOutcome, ClauseViolation, NotProvided, Outcome, Verdict
 
-_OUTCOME = pytest.StashKey[Outcome]()
 _CHECK = pytest.StashKey[Check]()
 _PYTEST_OUTCOME = {Verdict.PASSED: "passed", Verdict.FAILED: "failed", Verdict.HARNESS_ERROR: "failed"}
 
@@ -40,6 +41,7 @@ class Worker:
         self.replay: casefile.CaseFile | None = None
         if settings["case"]:
             self.replay = casefile.load(Path(settings["case"]))
+        self.deselected = 0
         self._implementation: Implementation | None = None
         config.addinivalue_line("markers", "clauses(*ids): the clauses that a check judges")
         config.addinivalue_line("markers", "statistical: a check that spends a share of the run's α")
@@ -61,6 +63,15 @@ class Worker:
         config.hook.pytest_deselected(items=dropped)
         items[:] = kept
 
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        self.deselected += len(items)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """pytest-xdist: what was left out makes the run a part of the suite; only the controller can say so."""
+        output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            output["conformance_deselected"] = self.deselected
+
     @pytest.fixture
     def check(self, request: pytest.FixtureRequest) -> Iterator[Check]:
         """The implementation under test, with the cases and the evidence of this test."""
@@ -76,6 +87,7 @@ class Worker:
             seed=int.from_bytes(digest[:8], "big") % 2**20,
             journal=Journal(Path(self.settings["journal"]), name),
             replay=None if self.replay is None else self.replay.case,
+            witnesses=tuple(self._witnesses(item).values()),
         )
         made.journal.begin()
         item.stash[_CHECK] = made
@@ -85,14 +97,11 @@ class Worker:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
-    ) -> Iterator[None]:
-        report: Any = yield
+    ) -> Generator[None, Any, Any]:
+        report = yield
         if HERE not in item.path.parents or (call.when != "call" and call.excinfo is None):
             return report
-        if call.when == "teardown" and item.stash.get(_OUTCOME, None) is not None:
-            return report
         outcome = self._judge(item, call)
-        item.stash[_OUTCOME] = outcome
         report.conformance = dataclasses.asdict(outcome)
         verdict = Verdict(outcome.verdict)
         report.outcome = _PYTEST_OUTCOME.get(verdict, "skipped")
@@ -121,7 +130,7 @@ class Worker:
         if call.excinfo is None:
             return outcome
         error = call.excinfo.value
-        if isinstance(error, NotProvided) and self._required(check):
+        if isinstance(error, NotProvided) and self._required(check, error):
             outcome.verdict, outcome.reason = Verdict.FAILED.value, f"required, but {error.reason}"
         elif isinstance(error, CheckOutcome):
             outcome.verdict, outcome.reason = error.verdict.value, self._worded(error.reason, outcome)
@@ -132,20 +141,34 @@ class Worker:
         else:
             outcome.verdict = Verdict.HARNESS_ERROR.value
             outcome.reason = f"the suite raised {type(error).__name__}: {error}"
+            if self.replay is not None:
+                outcome.reason += f" (or {self.settings['case']} holds no case of this check)"
         if isinstance(error, ClauseViolation):
             self._keep_case(outcome, error.case if error.case is not None else getattr(check, "case", None))
-            if any(d.clause in outcome.clauses for d in self.implementation.declaration.deviations):
-                outcome.verdict = Verdict.KNOWN_DEVIATION.value
+            self._excuse(item, outcome, error)
         return outcome
 
-    def _required(self, check: Check | None) -> bool:
+    def _deviations(self, item: pytest.Item) -> list[Deviation]:
+        return [d for d in self.implementation.declaration.deviations if d.clause in clauses_of(item)]
+
+    def _witnesses(self, item: pytest.Item) -> dict[str, Any]:
+        """The cases that the declared deviations of this check name."""
+        known = getattr(importlib.import_module(f"conformance.{item.path.parent.name}.cases"), "WITNESSES", {})
+        return {d.witness: known[d.witness] for d in self._deviations(item) if d.witness in known}
+
+    def _excuse(self, item: pytest.Item, outcome: Outcome, error: ClauseViolation) -> None:
+        """A declared deviation covers what its link reports, or the case that it names and no other."""
+        witnesses = [_text(outcome, case) for case in self._witnesses(item).values()]
+        for deviation in self._deviations(item):
+            if deviation.link or (error.case is not None and _text(outcome, error.case) in witnesses):
+                outcome.verdict = Verdict.KNOWN_DEVIATION.value
+                return
+        if witnesses:
+            outcome.reason += " (a deviation is declared here, but its witness is another case)"
+
+    def _required(self, check: Check | None, lacking: NotProvided) -> bool:
         names = set(self.settings["require"])
-        return check is not None and bool(names & {check.contract, *self._missing()})
-
-    def _missing(self) -> set[str]:
-        from adapters.interface import OPERATIONS
-
-        return {name for name in OPERATIONS if name not in self.implementation.operations}
+        return check is not None and bool(names & {check.contract, *lacking.operations})
 
     @staticmethod
     def _worded(reason: str, outcome: Outcome) -> str:
@@ -158,7 +181,7 @@ class Worker:
         content = casefile.CaseFile(outcome.contract, outcome.check, tuple(outcome.clauses), case)
         path = casefile.save(content, Path(self.settings["cases"]))
         outcome.case_file = _near(path, Path(self.settings["invocation"]))
-        outcome.command = f"{self.settings['command']} --case {outcome.case_file}"
+        outcome.command = f"{self.settings['command']} --case {shlex.quote(outcome.case_file)}"
 
     def _explain(self, item: pytest.Item, call: pytest.CallInfo[None], outcome: Outcome) -> str:
         """What a person reads of a failure."""
@@ -173,6 +196,11 @@ class Worker:
         if outcome.verdict == Verdict.HARNESS_ERROR.value and error is not None:
             lines += ["", *"".join(traceback.format_exception(error)).splitlines()[-30:]]
         return "\n".join(lines)
+
+
+def _text(outcome: Outcome, case: object) -> str:
+    """The case as its file would hold it: equal texts are equal cases."""
+    return casefile.dumps(casefile.CaseFile(outcome.contract, outcome.check, tuple(outcome.clauses), case))
 
 
 def headline(outcome: Outcome) -> list[str]:

@@ -220,7 +220,8 @@ class CaseView:
         return probability_row(self._target, node + 1, f"{self.field}.target_probs")
 
     def draft(self, node: int) -> Row:
-        assert self._draft is not None, "the walk asks for draft rows of sampled proposals only"
+        if self._draft is None:
+            raise BadInput(f"{self.field}.draft_probs", (), "a point proposal has no draft rows to read")
         return probability_row(self._draft, node + 1, f"{self.field}.draft_probs")
 
 

@@ -136,6 +136,8 @@ class _TableView:
 
     def token(self, child: int, law: Row | None) -> int:
         if child not in self.drawn:
+            if law is not None and not any(law):
+                raise BadInput("parent", (child,), "siblings drawn without replacement stay within the support")
             self.drawn[child] = self._most_probable(child) if law is None else self._choose(law)
         return self.drawn[child]
 
@@ -148,8 +150,11 @@ class _TableView:
     def _most_probable(self, child: int) -> int:
         node = self._parent[child]
         row = self.draft(node)
-        ranked = sorted(range(len(row)), key=lambda v: (-row[v], v))
-        return ranked[self.children(node).index(child)]
+        ranked = sorted((v for v in range(len(row)) if row[v] > 0), key=lambda v: (-row[v], v))
+        rank = self.children(node).index(child)
+        if rank >= len(ranked):
+            raise BadInput("parent", (child,), "point proposals stay within the support of their row")
+        return ranked[rank]
 
     def _prefix(self, node: int) -> tuple[int, ...]:
         tokens: list[int] = []

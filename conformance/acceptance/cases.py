@@ -197,15 +197,20 @@ WITNESSES: Mapping[str, Batch] = {
         chain([1, 0], [[np.nan] * 3, [0.5, 0.25, 0.25], [0.125, 0.5, 0.375]], None, "point"), [0.25, 0.5], 0.5
     ),
     "no_drafts": one(chain([], [[0.25, 0.5, 0.25]], None, "point"), [], 0.5),
-    # the row after the padding has another support, so a walk that steps over the padding shows
-    "padded_draft": one(
-        chain([1, -1], [[0.0, 0.5, 0.5], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], None, "point"), [0.25, 0.25], 0.5
+    # the row after the padding has another support, so a walk that steps over the padding shows; the entry
+    # before the row of the padding is 1, so that reading it as index −1 of a flat array accepts
+    "padded_draft": one(chain([2, -1], [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], None, "point"), [0.25, 0.25], 0.5),
+    # read as an index, −1 is the last token, which the row at its parent makes the likely one
+    "padding_read_as_the_last_token": one(
+        chain([2, -1], [[0.0, 0.125, 0.875]] * 2 + [[0.75, 0.25, 0.0]], [[0.25, 0.25, 0.5]] * 3, "iid"),
+        [0.0, 0.0],
+        0.5,
     ),
     "padded_sampled_draft": one(
         chain(
-            [1, -1],
-            [[0.0, 0.5, 0.5], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]],
-            [[0.25, 0.375, 0.375], [0.25, 0.5, 0.25], [0.25, 0.5, 0.25]],
+            [2, -1],
+            [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]],
+            [[0.25, 0.25, 0.5], [0.25, 0.5, 0.25], [0.25, 0.5, 0.25]],
             "iid",
         ),
         [0.25, 0.25],

@@ -1,8 +1,8 @@
 """Table models for the laws: small, prefix-dependent in every row, and chosen by what they separate.
 
-The seeds below were picked among 400 by the smallest total-variation distance that a list of structural
-faults (`tests/test_models.py` holds the list and measures the distances again) makes in the law: a model
-on which a fault moves nothing would let it pass.
+The seed below was picked among 400 by the smallest total-variation distance that any of a list of
+structural faults makes in the law; `tests/test_models.py` holds the list and measures the distances again.
+On a model where a fault moves nothing it would pass.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import numpy as np
 from conformance.acceptance.cases import Prefix, TableModel, chain
 from oracle.types import VerifyCase
 
-SAMPLED_SEED = 1
-POINT_SEED = 1
+LAW_SEED = 89
 
 
 def model(seed: int, proposal: str, vocabulary: int = 3, drafts: int = 2) -> TableModel:
@@ -38,7 +37,7 @@ def model(seed: int, proposal: str, vocabulary: int = 3, drafts: int = 2) -> Tab
 
 def law_models(proposal: str) -> list[TableModel]:
     """The models whose law a run judges."""
-    return [model(SAMPLED_SEED if proposal == "iid" else POINT_SEED, proposal)]
+    return [model(LAW_SEED, proposal)]
 
 
 def ragged_models() -> tuple[TableModel, ...]:

@@ -81,6 +81,16 @@ def greedy_chains(draw: st.DrawFn, drafts: tuple[int, int] = (1, 4), matches: bo
 
 
 @st.composite
+def greedy_judgements(draw: st.DrawFn) -> VerifyCase:
+    """A chain whose drafts all hit the maximum, but perhaps for the last one: no walk stops before it."""
+    case = draw(greedy_chains((1, 4), matches=True))
+    if draw(st.booleans()):
+        size = case.target_probs.shape[1]
+        case.token[-1] = (case.token[-1] + draw(st.integers(1, size - 1))) % size
+    return case
+
+
+@st.composite
 def with_coins(draw: st.DrawFn, cases: st.SearchStrategy[VerifyCase], accept: st.SearchStrategy[float] = coin) -> Batch:
     """One case and its coins."""
     case = draw(cases)

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from adapters.interface import DTYPES
 from conformance import compare, draw
 from conformance.acceptance import measure, strategies
-from conformance.acceptance.calls import decide, determined, need_coins
+from conformance.acceptance.calls import decide, need_coins
 from conformance.acceptance.cases import LAST_COIN, WITNESSES, Batch, chain, one
+from conformance.acceptance.test_support import without_residual
 from conformance.check import Check
 from conformance.roads import acceptance as road
 from conformance.verdicts import ClauseViolation, Undecidable
@@ -24,7 +25,7 @@ def against_the_rule(check: Check, batch: Batch) -> None:
     """Compare a decision with the accept rule and, where its coin means the same, the inverse CDF."""
     ((case,), (spent,)) = batch.cases, batch.coins or ()
     (found,) = decide(check, "verify_sampled", batch)
-    if determined(check, "verify_sampled", found) != found:
+    if check.convention("frontier_coin", "inverse_cdf") == "own":
         # its frontier coin is its own: only the path is compared, at any frontier
         allowed = compare.slack(check.arithmetic, case.target_probs.shape[1])
         traces = road.admissible(case, spent, allowed)
@@ -178,6 +179,12 @@ def test_any_chain_coin_by_coin(check: Check, drafts: tuple[int, int], vocabular
         strategies.with_coins(strategies.chains(drafts, vocabulary), strategies.inner_coin),
         lambda batch: against_the_rule(check, batch),
     )
+
+
+@pytest.mark.clauses("ACCEPTANCE-606")
+def test_without_a_residual_coin_by_coin(check: Check) -> None:
+    need_coins(check)
+    check.for_each(without_residual(check), lambda batch: against_the_rule(check, batch))
 
 
 @st.composite

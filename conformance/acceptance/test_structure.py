@@ -120,6 +120,9 @@ def test_what_is_not_reached_changes_nothing(check: Check, operation: str) -> No
         (found,) = decide(check, operation, poisoned(batch, len(clean.path)))
         same_as(check, operation, clean, found, "with clean rows", "with NaN in every row behind the stop")
 
+    # two drafts that are rejected, then one that would be accepted: a verifier that counts sees it
+    rows = [[0.5, 0.125, 0.375], [0.75, 0.0, 0.25], [0.125, 0.25, 0.625], [0.25, 0.5, 0.25]]
+    check.for_each([one(chain([1, 1, 2], rows, None, "point"), [0.75, 0.75, 0.25], 0.5)], body)
     check.for_all(batches(operation), body)
 
 
@@ -160,7 +163,7 @@ def test_padded_drafts_are_never_accepted(check: Check, operation: str) -> None:
     batches = [
         WITNESSES["padded_draft"],
         WITNESSES["padded_sampled_draft"],
-        one(chain([2, -1], [last, last, [0.75, 0.25, 0.0]], [[0.25, 0.25, 0.5]] * 3, "iid"), [0.0, 0.0], 0.5),
+        WITNESSES["padding_read_as_the_last_token"],
         one(chain([-1], [last, [0.75, 0.25, 0.0]], [[0.125, 0.125, 0.75]] * 2, "iid"), [0.0], 0.5),
     ]
 

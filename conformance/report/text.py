@@ -68,7 +68,7 @@ def _rungs(run: Run) -> Iterator[str]:
     for group, members in by_group.items():
         words: dict[str, list[str]] = {}
         for identity, checks in members:
-            words.setdefault(_worst(checks), []).append(identity.partition("-")[2])
+            words.setdefault(worst(checks), []).append(identity.partition("-")[2])
         parts = [
             f"{word} {', '.join(ids)}" if word != Verdict.PASSED.value else f"passed {len(ids)}"
             for word, ids in sorted(words.items(), key=lambda item: item[0] != Verdict.PASSED.value)
@@ -81,7 +81,7 @@ def _rungs(run: Run) -> Iterator[str]:
         yield f"beside it: {'; '.join(run.rungs_beside)}"
 
 
-def _worst(checks: list[Outcome]) -> str:
+def worst(checks: list[Outcome]) -> str:
     """The word that speaks for a clause: the gravest of its checks."""
     order = [
         Verdict.HARNESS_ERROR,

@@ -1,0 +1,119 @@
+"""Losslessness as an equality of rationals, and the second road to every law."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conformance.roads import acceptance as road
+from oracle import law
+from oracle.errors import BadInput
+from tests.tables import tables
+
+SHAPES = {
+    "no drafts": [],
+    "one draft": [-1],
+    "chain of three": [-1, 0, 1],
+    "two siblings": [-1, -1],
+    "fork below the root": [-1, -1, 0, 0],
+    "three siblings, one deeper": [-1, -1, -1, 1],
+}
+
+ONE_HOT = {(): (Fraction(1), Fraction(0))}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("proposal", ["point", "iid", "without_replacement"])
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_what_is_published_has_the_target_law(shape: str, proposal: str, data: st.DataObject) -> None:
+    parent = SHAPES[shape]
+    siblings = max((parent.count(p) for p in parent), default=0)
+    # siblings that differ need as many tokens with draft mass
+    crowded = proposal != "iid" and siblings > 1
+    vocabulary = data.draw(st.integers(3 if crowded else 2, 3))
+    target, draft = data.draw(tables(vocabulary, 3)), data.draw(tables(vocabulary, 3, zeros=not crowded))
+    emitted = law.emitted_law(target, draft, parent, proposal)
+    assert sum(emitted.values()) == 1
+    assert law.completed(emitted, target, 3) == road.sequence_law(target, 3) == law.target_law(target, 3)
+
+
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_five_drafts_over_four_tokens(data: st.DataObject) -> None:
+    target, draft = data.draw(tables(4, 1)), data.draw(tables(4, 1))
+    whole = {k: target[k[-1:]] for k in _prefixes(4, 5)}, {k: draft[k[-1:]] for k in _prefixes(4, 5)}
+    assert law.is_lossless(*whole, [-1, 0, 1, 2, 3], "iid", 2)
+
+
+@settings(max_examples=40, deadline=None)
+@given(p=tables(4, 0), q=tables(4, 0))
+def test_the_identity_behind_losslessness(p: law.Table, q: law.Table) -> None:
+    """min(p, q) + (1 − Σ min) · residual = p, and the first draft is accepted Σ min(p, q) of the time."""
+    target = {**p, **{(v,): p[()] for v in range(4)}}
+    assert road.first_token_law(p[()], q[()]) == list(p[()])
+    depths = law.accepted_depth_law(target, {**q, **{(v,): q[()] for v in range(4)}}, [-1], "iid")
+    assert depths[1] == road.acceptance(p[()], q[()])
+
+
+def test_the_worked_example_of_two_siblings() -> None:
+    """p = (.5, .3, .2), children 0 and 1: accepted .5, then .6 of the rest, else token 2."""
+    p = (Fraction(5, 10), Fraction(3, 10), Fraction(2, 10))
+    target = {(): p, (0,): p, (1,): p}
+    emitted = law.emitted_law(target, {(): (Fraction(1, 2), Fraction(3, 10), Fraction(1, 5))}, [-1, -1], "point")
+    first = [sum(w for tokens, w in emitted.items() if tokens[0] == v) for v in range(3)]
+    assert first == list(p)
+    assert emitted[(2,)] == Fraction(1, 5)
+
+
+def test_a_biased_walk_is_noticed() -> None:
+    """Feeding top-k children as if they were sampled is not lossless, and the equality says so."""
+    target = {(): (Fraction(1, 5), Fraction(4, 5)), (0,): (Fraction(1, 2),) * 2, (1,): (Fraction(1, 2),) * 2}
+    honest = law.emitted_law(target, {(): (Fraction(3, 5), Fraction(2, 5))}, [-1], "iid")
+    # the drafter claims q = (.6, .4) but always proposes token 0
+    claimed = {(): (Fraction(1), Fraction(0))}
+    lying = {
+        tokens: weight
+        for tokens, weight in law.emitted_law(target, claimed, [-1], "iid").items()
+    }
+    assert law.completed(honest, target, 1) == law.target_law(target, 1)
+    assert law.completed(lying, target, 1) == law.target_law(target, 1), "one-hot q is what it really drew from"
+    assert honest != lying
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"proposal": "typical"}, "a proposal is one of"),
+        ({"parent": [0]}, "parent[0]"),
+        ({"target": {(): (Fraction(1, 2), Fraction(1, 3))}}, "sum to exactly one"),
+        ({"target": {}}, "a row for each prefix"),
+        ({"draft": {(): (0.5, 0.5)}}, "Fractions"),
+        ({"parent": [-1, -1], "proposal": "without_replacement", "draft": ONE_HOT}, "within the support"),
+        ({"parent": [-1, -1], "proposal": "point", "draft": ONE_HOT}, "within the support"),
+    ],
+)
+def test_bad_tables_are_refused(change: dict[str, object], words: str) -> None:
+    half = Fraction(1, 2)
+    arguments: dict[str, object] = {
+        "target": {(): (half, half), (0,): (half, half), (1,): (half, half)},
+        "draft": {(): (half, half)},
+        "parent": [-1],
+        "proposal": "iid",
+    }
+    arguments |= change
+    with pytest.raises(BadInput) as caught:
+        law.emitted_law(**arguments)  # type: ignore[arg-type]
+    assert words in str(caught.value)
+
+
+def _prefixes(vocabulary: int, depth: int) -> list[tuple[int, ...]]:
+    found: list[tuple[int, ...]] = [()]
+    layer: list[tuple[int, ...]] = [()]
+    for _ in range(depth):
+        layer = [(*prefix, v) for prefix in layer for v in range(vocabulary)]
+        found += layer
+    return found
