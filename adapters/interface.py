@@ -133,7 +133,9 @@ def load(spec: str) -> Implementation:
     except ImportError as error:
         raise AdapterError(f"--impl={spec}: cannot import {module_name!r}: {error}") from error
     except Exception as error:
-        raise AdapterError(f"--impl={spec}: importing {module_name!r} raised {type(error).__name__}: {error}") from error
+        raise AdapterError(
+            f"--impl={spec}: importing {module_name!r} raised {type(error).__name__}: {error}"
+        ) from error
     for name in filter(None, attribute.split(".")):
         if not hasattr(namespace, name):
             try:
@@ -155,7 +157,9 @@ def load(spec: str) -> Implementation:
         if function is None:
             continue
         if not callable(function):
-            raise AdapterError(f"--impl={spec}: {name} is an operation, so it is a function; found {type(function).__name__}")
+            raise AdapterError(
+                f"--impl={spec}: {name} is an operation, so it is a function; found {type(function).__name__}"
+            )
         operations[name] = function
     hints = []
     for name, value in sorted(vars(namespace).items()):

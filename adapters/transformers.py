@@ -125,9 +125,7 @@ def _decide(torch: Any, speculative_sampling: Callable[..., Any], case: VerifyCa
     valid = tokens.tolist()[0]
     accepted = int(matches)
     if len(tokens) != 1 or valid[:-1] != drafted[:accepted]:
-        raise InconsistentResult(
-            f"n_matches is {accepted} of drafts {drafted}, but valid_tokens is {tokens.tolist()}"
-        )
+        raise InconsistentResult(f"n_matches is {accepted} of drafts {drafted}, but valid_tokens is {tokens.tolist()}")
     return Decision(tuple(range(accepted)), valid[-1])
 
 
@@ -135,7 +133,7 @@ def _chain(case: VerifyCase) -> list[int]:
     """The drafted tokens, as they are; `NotApplicable` where the function cannot be told of the case."""
     tokens = np.asarray(case.token)
     parents = np.asarray(case.parent).tolist()
-    if tokens.ndim != 1 or tokens.size and tokens.dtype.kind not in "iu":
+    if tokens.ndim != 1 or (tokens.size and tokens.dtype.kind not in "iu"):
         raise NotApplicable("drafts are a tensor of integer ids")
     if parents != list(range(-1, len(tokens) - 1)):
         raise NotApplicable("_speculative_sampling verifies one chain; it has no notion of a tree")
@@ -147,16 +145,15 @@ def _chain(case: VerifyCase) -> list[int]:
     if case.proposal not in ("point", "iid", "without_replacement"):
         raise NotApplicable("the function takes draft rows; it has no notion of another proposal")
     if case.proposal != "point" and case.draft_probs is None:
-        raise NotApplicable(
-            "the function takes draft rows; a sampled proposal without them cannot be expressed"
-        )
+        raise NotApplicable("the function takes draft rows; a sampled proposal without them cannot be expressed")
     drafted: list[int] = tokens.tolist()
     return drafted
 
 
 def _logits(rows: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.log(rows)
+        logits: np.ndarray = np.log(rows)
+    return logits
 
 
 @contextmanager

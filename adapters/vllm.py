@@ -1,8 +1,8 @@
 """vLLM's V1 rejection sampler on a CPU, a ragged batch of chains in one engine call.
 
 The code under test is `vllm.v1.sample.rejection_sampler`, called as the model runner calls it, with a real
-`Sampler` for the bonus token and `RejectionSampler.parse_output` for the result. Three variants, each with its own `DECLARATION` and the operations `verify_greedy`, `verify_sampled`,
-`verify_random`:
+`Sampler` for the bonus token and `RejectionSampler.parse_output` for the result. Three variants, each with its
+own `DECLARATION` and the operations `verify_greedy`, `verify_sampled`, `verify_random`:
 
 - `adapters.vllm`: the CPU build's C++ kernels through `rejection_sample`, the bonus token sampled by the
   `Sampler` as `forward` does it, the temperature step left out.
@@ -43,18 +43,15 @@ one thread. In `adapters.vllm:forward` torch fills uninitialised memory with NaN
 from __future__ import annotations
 
 import importlib.metadata
-import logging
 import operator
-import os
-import sys
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from adapters.interface import AdapterError, Arithmetic, Declaration, Deviation, NotApplicable
+from adapters.vllm_engine import Engine, injected, sampling_metadata
+from adapters.vllm_engine import engine as start_engine
 from oracle.types import Coins, Decision, VerifyCase
 
 _UINT64 = 2**64 - 1
@@ -119,9 +116,7 @@ def _declare(
             "https://github.com/vllm-project/vllm/blob/main/vllm/utils/cpu_triton_utils.py",
         ),
         conventions={"coin_scheme": "per_node", "frontier_coin": "own", "accept_operator": "<="},
-        arithmetic=Arithmetic(
-            dtype="float32", coin_dtype=coin_dtype, via_logits=True, draft_via_logits=False
-        ),
+        arithmetic=Arithmetic(dtype="float32", coin_dtype=coin_dtype, via_logits=True, draft_via_logits=False),
         cost=cost,
         promises=promises,
         generators=("torch",),
@@ -129,99 +124,15 @@ def _declare(
     )
 
 
-class _Engine:
-    """The sampler of one process, and how its last step is reached."""
-
-    kind: str | None = None
-    """"cpp" or "triton", once the first call has decided."""
-    module: Any = None
-    sampler: Any = None
-
-
-def _engine(kind: str) -> _Engine:
-    """Import vLLM the first time; `AdapterError` where the process runs the other kind."""
-    if _Engine.kind is None:
-        _start(kind)
-    elif _Engine.kind != kind:
-        raise AdapterError(
-            f"this process runs vLLM's {_Engine.kind} kernels, not the {kind} ones: use another process"
-        )
-    return _Engine()
-
-
-def _start(kind: str) -> None:
-    for key, value in (
-        ("OMP_NUM_THREADS", "1"),
-        ("VLLM_LOGGING_LEVEL", "ERROR"),
-        ("VLLM_LOGGING_STREAM", "ext://sys.stderr"),
-        ("VLLM_NO_USAGE_STATS", "1"),
-        ("HF_HUB_OFFLINE", "1"),
-        ("TRANSFORMERS_OFFLINE", "1"),
-    ):
-        os.environ.setdefault(key, value)
-    if kind == "triton" and "vllm" in sys.modules:
-        raise AdapterError("vLLM was imported before its Triton kernels could be set up: use a fresh process")
-    try:
-        with _quiet():
-            if kind == "triton":
-                _interpret_triton()
-            import torch
-            import vllm.v1.sample.rejection_sampler as module
-            from vllm.platforms import current_platform
-            from vllm.triton_utils import HAS_TRITON
-            from vllm.v1.sample.sampler import Sampler
-
-            torch.set_num_threads(1)
-            current_platform.import_kernels()
-            if kind == "cpp":
-                current_platform.register_triton_kernel_overrides()
-            if HAS_TRITON != (kind == "triton"):
-                raise AdapterError(f"vLLM says HAS_TRITON={HAS_TRITON}, so its {kind} kernels cannot be run")
-    except ImportError as error:
-        raise AdapterError(
-            f"adapters.vllm needs `pip install -r adapters/requirements/vllm.txt`, see its comments ({error})"
-        ) from error
-    _Engine.kind, _Engine.module, _Engine.sampler = kind, module, module.RejectionSampler(Sampler())
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """No warnings while vLLM is imported: it warns about the build it is, not about the calls that follow."""
-    disabled = logging.root.manager.disable
-    logging.disable(max(disabled, logging.WARNING))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(disabled)
-
-
-def _interpret_triton() -> None:
-    """Switch Triton's interpreter on and register a backend "cpu" that says it is active.
-
-    vLLM's CPU build uses Triton where such a backend is found; interpreted kernels never reach it.
-    """
-    os.environ["TRITON_INTERPRET"] = "1"
-    from types import SimpleNamespace
-
-    from triton.backends import backends
-
-    driver = SimpleNamespace(is_active=lambda: True)
-    backends.setdefault("cpu", SimpleNamespace(compiler=None, driver=driver))
-
-
-Reach = Callable[[_Engine, Any, Any, Any, Any], Any]
+Reach = Callable[[Engine, Any, Any, Any, Any], Any]
 """How an engine is asked: (engine, metadata, draft_probs, logits, sampling_metadata) → output token ids."""
 
 
-def _forward(engine: _Engine, metadata: Any, draft_probs: Any, logits: Any, sampling: Any) -> Any:
+def _forward(engine: Engine, metadata: Any, draft_probs: Any, logits: Any, sampling: Any) -> Any:
     return engine.sampler(metadata, draft_probs, logits, sampling).sampled_token_ids
 
 
-def _forward_without_luck(
-    engine: _Engine, metadata: Any, draft_probs: Any, logits: Any, sampling: Any
-) -> Any:
+def _forward_without_luck(engine: Engine, metadata: Any, draft_probs: Any, logits: Any, sampling: Any) -> Any:
     """`forward`, with NaN in what it reads without having written it."""
     import torch
 
@@ -239,7 +150,7 @@ def _forward_without_luck(
         torch.use_deterministic_algorithms(was, warn_only=warn_only)
 
 
-def _behind_temperature(engine: _Engine, metadata: Any, draft_probs: Any, logits: Any, sampling: Any) -> Any:
+def _behind_temperature(engine: Engine, metadata: Any, draft_probs: Any, logits: Any, sampling: Any) -> Any:
     """What `forward` does, less its processors and its temperature step, which ought to change nothing."""
     bonus = engine.sampler.sampler(
         logits=logits[metadata.bonus_logits_indices], sampling_metadata=sampling, predict_bonus_token=True
@@ -257,26 +168,22 @@ def _behind_temperature(engine: _Engine, metadata: Any, draft_probs: Any, logits
 
 
 def _verify_greedy(kind: str, reach: Reach, cases: Sequence[VerifyCase]) -> list[Decision]:
-    return _verify(_engine(kind), reach, cases, None, None)
+    return _verify(start_engine(kind), reach, cases, None, None)
 
 
-def _verify_sampled(
-    kind: str, reach: Reach, cases: Sequence[VerifyCase], coins: Sequence[Coins]
-) -> list[Decision]:
+def _verify_sampled(kind: str, reach: Reach, cases: Sequence[VerifyCase], coins: Sequence[Coins]) -> list[Decision]:
     if len(cases) != len(coins):
         raise AdapterError(f"{len(cases)} cases have {len(coins)} coins")
     for case, coin in zip(cases, coins, strict=True):
         if np.shape(coin.accept) != np.shape(case.token):
-            raise NotApplicable(
-                f"drafts {np.shape(case.token)} have no coins {np.shape(coin.accept)} in a flat tensor"
-            )
+            raise NotApplicable(f"drafts {np.shape(case.token)} have no coins {np.shape(coin.accept)} in a flat tensor")
     frontier = np.array([coin.frontier for coin in coins], dtype=np.float64)
-    return _verify(_engine(kind), reach, cases, _hash(frontier.view(np.uint64)), coins)
+    return _verify(start_engine(kind), reach, cases, _hash(frontier.view(np.uint64)), coins)
 
 
 def _verify_random(kind: str, reach: Reach, cases: Sequence[VerifyCase], seed: int) -> list[Decision]:
     start = _hash(np.array([operator.index(seed) & _UINT64], dtype=np.uint64))
-    return _verify(_engine(kind), reach, cases, _hash(start + np.arange(len(cases), dtype=np.uint64)), None)
+    return _verify(start_engine(kind), reach, cases, _hash(start + np.arange(len(cases), dtype=np.uint64)), None)
 
 
 def _hash(values: np.ndarray) -> np.ndarray:
@@ -288,7 +195,7 @@ def _hash(values: np.ndarray) -> np.ndarray:
 
 
 def _verify(
-    engine: _Engine,
+    engine: Engine,
     reach: Reach,
     cases: Sequence[VerifyCase],
     seeds: np.ndarray | None,
@@ -317,7 +224,7 @@ def _verify(
 
 
 def _engine_call(
-    engine: _Engine,
+    engine: Engine,
     reach: Reach,
     cases: Sequence[VerifyCase],
     drafts: Sequence[list[int]],
@@ -348,77 +255,42 @@ def _engine_call(
     for i, seed in enumerate(seeds or ()):
         generators[i] = torch.Generator()
         generators[i].manual_seed(seed)
-    with torch.inference_mode(), _injected(engine.module, accept):
+    with torch.inference_mode(), injected(engine.module, accept):
         output = reach(
             engine,
             metadata,
             None if seeds is None else _draft_probs(torch, cases, drafts, vocabulary),
             torch.from_numpy(logits.astype(np.float32)),
-            _sampling_metadata(torch, drafts, generators, greedy=seeds is None),
+            sampling_metadata(torch, drafts, generators, greedy=seeds is None),
         )
     rows: list[list[int]] = engine.sampler.parse_output(output, vocabulary)[0]
     return rows
 
 
-def _draft_probs(
-    torch: Any, cases: Sequence[VerifyCase], drafts: Sequence[list[int]], vocabulary: int
-) -> Any:
+def _draft_probs(torch: Any, cases: Sequence[VerifyCase], drafts: Sequence[list[int]], vocabulary: int) -> Any:
     """float32 [T, V], or None where every member is a point proposal."""
     if all(case.proposal == "point" for case in cases):
         return None
     rows = []
     for case, tokens in zip(cases, drafts, strict=True):
         if case.proposal == "point":
-            rows.append(
-                (np.arange(vocabulary) == np.array(tokens, dtype=np.int64)[:, None]).astype(np.float32)
-            )
+            rows.append((np.arange(vocabulary) == np.array(tokens, dtype=np.int64)[:, None]).astype(np.float32))
         else:
             rows.append(np.asarray(case.draft_probs, dtype=np.float32)[: len(tokens)])
     return torch.from_numpy(np.concatenate(rows))
 
 
-def _sampling_metadata(
-    torch: Any, drafts: Sequence[list[int]], generators: dict[int, Any], greedy: bool
-) -> Any:
-    """Temperature 1 or greedy, no other sampling parameter, as the runner's input batch makes it."""
-    from vllm.v1.sample.logits_processor import LogitsProcessors
-    from vllm.v1.sample.metadata import SamplingMetadata
-
-    none = torch.empty(0)
-    return SamplingMetadata(
-        temperature=None if greedy else torch.ones(len(drafts)),
-        all_greedy=greedy,
-        all_random=not greedy,
-        top_p=None,
-        top_k=None,
-        generators=generators,
-        max_num_logprobs=None,
-        no_penalties=True,
-        prompt_token_ids=None,
-        frequency_penalties=none,
-        presence_penalties=none,
-        repetition_penalties=none,
-        output_token_ids=[[] for _ in drafts],
-        allowed_token_ids_mask=None,
-        bad_words_token_ids={},
-        logitsprocs=LogitsProcessors(),
-        spec_token_ids=list(drafts),
-    )
-
-
 def _chain(case: VerifyCase) -> list[int]:
     """The drafted tokens, as they are; `NotApplicable` where flat tensors cannot hold the case."""
     tokens = np.asarray(case.token)
-    if tokens.ndim != 1 or tokens.size and tokens.dtype.kind not in "iu":
+    if tokens.ndim != 1 or (tokens.size and tokens.dtype.kind not in "iu"):
         raise NotApplicable("drafts are a tensor of integer ids")
     count = len(tokens)
     if np.asarray(case.parent).tolist() != list(range(-1, count - 1)):
         raise NotApplicable("the rejection sampler verifies one chain a request; it has no notion of a tree")
     shape = np.shape(case.target_probs)
     if len(shape) != 2 or shape[0] != count + 1:
-        raise NotApplicable(
-            f"a request with {count} drafts owns {count + 1} rows of a flat tensor, not {shape}"
-        )
+        raise NotApplicable(f"a request with {count} drafts owns {count + 1} rows of a flat tensor, not {shape}")
     if case.proposal not in ("point", "iid", "without_replacement"):
         raise NotApplicable("a batch has draft rows or none; there is no notion of another proposal")
     drafted_from = None if case.draft_probs is None else np.shape(case.draft_probs)
@@ -426,23 +298,6 @@ def _chain(case: VerifyCase) -> list[int]:
         raise NotApplicable(f"a sampled proposal has draft rows of shape {shape}, not {drafted_from}")
     listed: list[int] = tokens.tolist()
     return listed
-
-
-@contextmanager
-def _injected(module: Any, accept: Sequence[np.ndarray] | None) -> Iterator[None]:
-    """While it lasts, vLLM's accept coins are the ones given, if any."""
-    if accept is None:
-        yield
-        return
-    import torch
-
-    original = module.generate_uniform_probs
-    coins = torch.from_numpy(np.concatenate([*accept, np.empty(0)]).astype(np.float64))
-    module.generate_uniform_probs = lambda *args, **kwargs: coins.clone()
-    try:
-        yield
-    finally:
-        module.generate_uniform_probs = original
 
 
 class _Variant:

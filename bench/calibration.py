@@ -107,15 +107,11 @@ def write_between(path: Path, name: str, text: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one measurement; 0 if the promise is kept, 1 otherwise."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.calibration", description=(__doc__ or "").split("\n")[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m bench.calibration", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--runs", type=int, default=20_000, help="simulated runs of the e-process")
     parser.add_argument("--seed", type=int, default=0, help="seed of the simulated runs")
     parser.add_argument("--quick-runs", type=int, metavar="N", help="run the quick profile N times instead")
-    parser.add_argument(
-        "--write", type=Path, metavar="PAGE", help="write the result between the page's markers"
-    )
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="write the result between the page's markers")
     options = parser.parse_args(arguments)
     if options.quick_runs is None:
         name, (kept, text) = "calibration", calibrate(options.runs, options.seed)

@@ -123,7 +123,10 @@ def _read(document: Any) -> CaseFile:
     ):
         raise CaseFileError("check is a string and clauses a list of strings")
     importlib.import_module(f"conformance.{contract}.cases")  # its dataclasses register themselves
-    return CaseFile(contract, document["check"], tuple(clauses), _decode(document["case"], "case", 0))
+    case = _decode(document["case"], "case", 0)
+    if not dataclasses.is_dataclass(case):
+        raise CaseFileError("case: an object with a $type")
+    return CaseFile(contract, document["check"], tuple(clauses), case)
 
 
 def _encode(value: Any) -> Any:
@@ -279,4 +282,4 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> Any:
-    raise CaseFileError(f"{name} is not a number of JSON; write {{\"$float\": \"nan\"}}")
+    raise CaseFileError(f'{name} is not a number of JSON; write {{"$float": "nan"}}')

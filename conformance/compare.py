@@ -40,11 +40,7 @@ def slack(arithmetic: Arithmetic, vocabulary: int) -> road.Slack:
         return relative(p, arithmetic.via_logits) + relative(q, arithmetic.draft_via_logits) + 2 * unit + coin
 
     def mass(p: Fraction, q: Fraction) -> Fraction:
-        return (
-            p * relative(p, arithmetic.via_logits)
-            + q * relative(q, arithmetic.draft_via_logits)
-            + unit * abs(p - q)
-        )
+        return p * relative(p, arithmetic.via_logits) + q * relative(q, arithmetic.draft_via_logits) + unit * abs(p - q)
 
     return road.Slack(accept, mass, (vocabulary + 2) * unit + coin)
 
@@ -82,9 +78,7 @@ def check_structure(case: VerifyCase, actual: Decision, drawn: object) -> None:
     """A frontier in the vocabulary and a path of children from the root down, or `ClauseViolation`."""
     vocabulary = np.asarray(case.target_probs).shape[1]
     if not 0 <= actual.frontier < vocabulary:
-        raise ClauseViolation(
-            f"the frontier is {actual.frontier}, outside the vocabulary [0, {vocabulary})", drawn
-        )
+        raise ClauseViolation(f"the frontier is {actual.frontier}, outside the vocabulary [0, {vocabulary})", drawn)
     above = -1
     for node in actual.path:
         if not 0 <= node < len(case.parent) or int(case.parent[node]) != above:
@@ -123,9 +117,7 @@ def check_sampled(
     found = road.admissible(case, coins, slack(arithmetic, case.target_probs.shape[1]))
     if not is_oracle:
         exact = slack(Arithmetic(), case.target_probs.shape[1])
-        _agree(
-            oracle.verify_sampled([case], [coins])[0], [t.decision for t in road.admissible(case, coins, exact)]
-        )
+        _agree(oracle.verify_sampled([case], [coins])[0], [t.decision for t in road.admissible(case, coins, exact)])
     if actual in [trace.decision for trace in found]:
         return len(found) == 1
     raise ClauseViolation(divergence(found[0], actual), drawn)

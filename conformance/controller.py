@@ -116,8 +116,10 @@ class Controller:
             done = subprocess.run(
                 command, env=environment, timeout=SMOKE_SECONDS, capture_output=True, text=True, errors="replace"
             )
-            ended = f"the process ended with code {done.returncode}" if done.returncode >= 0 else (
-                f"the process died of signal {-done.returncode}"
+            ended = (
+                f"the process ended with code {done.returncode}"
+                if done.returncode >= 0
+                else (f"the process died of signal {-done.returncode}")
             )
             output = done.stderr
         except subprocess.TimeoutExpired as error:
@@ -257,8 +259,9 @@ class Controller:
                 self.complaints.append(f"--case: {self.settings['case']}: check = {check!r}: no such check was run")
             if self.complaints:
                 self.run.exit_code = 2
-            if self.foreign_failures and not self.run.exit_code:
-                self.run.exit_code = 1
+            if self.foreign_failures:
+                self.complaints.append(f"failed beside the suite: {self.foreign_failures} other tests")
+                self.run.exit_code = self.run.exit_code or 1
             self._write_report(self.run)
             session.exitstatus = self.run.exit_code
         elif self.smoke:
@@ -269,7 +272,7 @@ class Controller:
 
     def _stopped_early(self, exitstatus: int) -> bool:
         """Whether `--maxfail` ended the run: pytest-xdist then says "interrupted", but there is a verdict."""
-        most = self.config.option.maxfail
+        most: int = self.config.option.maxfail or 0
         failed = sum(o.verdict in (Verdict.FAILED.value, Verdict.HARNESS_ERROR.value) for o in self.outcomes.values())
         return exitstatus == 2 and 0 < most <= failed
 

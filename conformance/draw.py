@@ -22,7 +22,7 @@ def number(value: Any) -> str:
     if math.isnan(as_float) or math.isinf(as_float):
         return str(as_float)
     short = f"{as_float:.6g}"
-    exact = Fraction(value) if isinstance(value, (int, float, Fraction, np.floating)) else Fraction(as_float)
+    exact = value if isinstance(value, Fraction) else Fraction(as_float)
     if short in ("0", "1") and exact not in (0, 1):
         return f"1 − {float(1 - exact):.3g}" if short == "1" else f"{as_float:.3g}"
     return short
@@ -51,7 +51,9 @@ def case(value: VerifyCase, coins: Coins | None = None) -> str:
     nodes = len(value.parent)
     chain = all(int(p) == i - 1 for i, p in enumerate(value.parent))
     shape = f"a {'chain' if chain else 'tree'} of {nodes} draft{'s' if nodes != 1 else ''}"
-    kind = {"point": "point proposal: q is one-hot at the token"}.get(value.proposal, f"drafts from q, {value.proposal}")
+    kind = {"point": "point proposal: q is one-hot at the token"}.get(
+        value.proposal, f"drafts from q, {value.proposal}"
+    )
     lines = [f"{shape} over {vocabulary} tokens; {kind}"]
     depth = {-1: 0}
     for i, above in enumerate(value.parent):

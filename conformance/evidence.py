@@ -137,9 +137,7 @@ def detectable_distance(law: Sequence[float], alpha: float, n: int, power: float
     return _detectable_distance(tuple(p.tolist()), level, observations, power)
 
 
-def trials_needed(
-    law: Sequence[float], alternative: Sequence[float], alpha: float, power: float = 0.99
-) -> int:
+def trials_needed(law: Sequence[float], alternative: Sequence[float], alpha: float, power: float = 0.99) -> int:
     """The number of observations, to 2 %, after which one look alarms with `power` against `alternative`.
 
     Supported by seeded simulation as in `detectable_distance`.

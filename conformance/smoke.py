@@ -122,7 +122,9 @@ def _decide(
     except ClauseViolation as violation:
         findings.problems.append(f"{findings.step}: {violation.reason}")
     except NotApplicable as reason:
-        findings.problems.append(f"{findings.step}: NotApplicable({reason}); every verifier is asked for chains like it")
+        findings.problems.append(
+            f"{findings.step}: NotApplicable({reason}); every verifier is asked for chains like it"
+        )
     except AdapterError as error:
         findings.problems.append(f"{findings.step}: {error}")
     except Exception as error:
@@ -151,7 +153,9 @@ def _time(implementation: Implementation, operation: str, cases: list[VerifyCase
     if declared is None:
         findings.warnings.append(f"no cost declared for {operation}; a case took {measured:.1e} s here")
     elif measured > SLOWER_THAN_DECLARED * declared:
-        findings.warnings.append(f"{operation} took {measured:.1e} s a case, declared {declared:.1e}: checks will be slow")
+        findings.warnings.append(
+            f"{operation} took {measured:.1e} s a case, declared {declared:.1e}: checks will be slow"
+        )
 
 
 OPERATIONS: dict[str, Callable[[Implementation, str, Findings, Callable[[str], None]], None]] = {

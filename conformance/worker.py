@@ -95,9 +95,7 @@ class Worker:
         made.journal.close()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_makereport(
-        self, item: pytest.Item, call: pytest.CallInfo[None]
-    ) -> Generator[None, Any, Any]:
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
         report = yield
         if HERE not in item.path.parents or (call.when != "call" and call.excinfo is None):
             return report
@@ -222,5 +220,3 @@ def _near(path: Path, folder: Path) -> str:
         return str(path.relative_to(folder))
     except ValueError:
         return str(path)
-
-

@@ -49,18 +49,9 @@ def verify_sampled(cases: Sequence[VerifyCase], coins: Sequence[Coins]) -> list[
     """
     if len(coins) != len(cases):
         raise BadInput("coins", (), f"there is one Coins for each of the {len(cases)} cases", len(coins))
-    decisions = []
-    for i, (case, coin) in enumerate(zip(cases, coins)):
-        view = CaseView(case, f"cases[{i}]")
-        spend = _coin_reader(coin, view.size, f"coins[{i}]")
-        decisions.append(
-            walk(
-                view,
-                lambda node, p, q: spend(node) * q < p,
-                lambda law: inverse_cdf(law, spend(None)),
-            )
-        )
-    return decisions
+    return [
+        _decide(CaseView(case, f"cases[{i}]"), coin, f"coins[{i}]") for i, (case, coin) in enumerate(zip(cases, coins))
+    ]
 
 
 def verify_random(cases: Sequence[VerifyCase], seed: int) -> list[Decision]:
@@ -77,6 +68,15 @@ def verify_random(cases: Sequence[VerifyCase], seed: int) -> list[Decision]:
         drawn = generator.random(nodes + 1)
         coins.append(Coins(drawn[:nodes], float(drawn[nodes])))
     return verify_sampled(cases, coins)
+
+
+def _decide(view: CaseView, coins: Coins, field: str) -> Decision:
+    spend = _coin_reader(coins, view.size, field)
+    return walk(
+        view,
+        accepts=lambda node, p, q: spend(node) * q < p,
+        draw=lambda law: inverse_cdf(law, spend(None)),
+    )
 
 
 def walk(
@@ -189,7 +189,9 @@ class CaseView:
         self._token = integers(case.token, f"{field}.token")
         self.size = len(parents)
         if len(self._token) != self.size:
-            raise BadInput(f"{field}.token", (), f"there is one token for each of the {self.size} nodes", len(self._token))
+            raise BadInput(
+                f"{field}.token", (), f"there is one token for each of the {self.size} nodes", len(self._token)
+            )
         self._target = matrix(case.target_probs, f"{field}.target_probs", self.size + 1, None)
         self.vocabulary = self._target.shape[1]
         self._draft = None
@@ -205,7 +207,9 @@ class CaseView:
                 raise BadInput(f"{field}.token", (i,), f"a token id lies in [0, {self.vocabulary})", self._token[i])
             siblings = self._children[parent + 1]
             if self.proposal != "iid" and any(self._token[s] == self._token[i] for s in siblings):
-                raise BadInput(f"{field}.token", (i,), f"siblings of a {self.proposal!r} proposal differ", self._token[i])
+                raise BadInput(
+                    f"{field}.token", (i,), f"siblings of a {self.proposal!r} proposal differ", self._token[i]
+                )
             siblings.append(i)
 
     def children(self, node: int) -> list[int]:
@@ -213,7 +217,9 @@ class CaseView:
 
     def token(self, child: int, law: Row | None) -> int:
         if law is not None and self.proposal == "without_replacement" and not mass(law) > 0:
-            raise BadInput(f"{self.field}.token", (child,), "siblings drawn without replacement stay within the support")
+            raise BadInput(
+                f"{self.field}.token", (child,), "siblings drawn without replacement stay within the support"
+            )
         return self._token[child]
 
     def target(self, node: int) -> Row:
@@ -264,9 +270,7 @@ def matrix(values: object, field: str, rows: int, columns: int | None) -> np.nda
     if array.ndim != 2 or array.shape[0] != rows or array.shape[1] == 0 or columns not in (None, array.shape[1]):
         wanted = f"[{rows}, {'V' if columns is None else columns}]"
         raise BadInput(field, (), f"has shape {wanted}: the root's row, then one a node", array.shape)
-    if array.dtype.kind != "f" and not (
-        array.dtype.kind == "O" and all(isinstance(v, Rational) for v in array.flat)
-    ):
+    if array.dtype.kind != "f" and not (array.dtype.kind == "O" and all(isinstance(v, Rational) for v in array.flat)):
         raise BadInput(field, (), "holds floating-point (or rational) numbers", str(array.dtype))
     return array
 
@@ -288,4 +292,5 @@ def _row_tolerance(matrix: np.ndarray) -> float:
     """1e-9 for float64 rows; one rounding a term for narrower ones, which cannot sum any closer."""
     if matrix.dtype.kind == "O":
         return 0.0
-    return max(1e-9, matrix.shape[1] * float(np.finfo(matrix.dtype).eps))
+    rounding: float = np.finfo(matrix.dtype).eps * matrix.shape[1]
+    return max(1e-9, float(rounding))

@@ -90,40 +90,45 @@ def _runs(
         raise BadInput("proposal", (), f"a proposal is one of {', '.join(PROPOSALS)}", proposal)
     scripts: list[tuple[int, ...]] = [()]
     while scripts:
-        script = scripts.pop()
-        made: list[int] = []
-        weights: list[Fraction] = []
+        run = _Run(scripts.pop())
+        view = _TableView(target, draft, parent, proposal, run.choose)
+        decision = walk(view, run.accepts, run.choose)
+        scripts.extend(run.left_for_later)
+        yield run.weight, (*(view.drawn[node] for node in decision.path), decision.frontier)
 
-        def choose(law: Sequence[Fraction]) -> int:
-            possible = [v for v, probability in enumerate(law) if probability > 0]
-            step = len(made)
-            if step < len(script):
-                choice = script[step]
-            else:
-                choice = possible[0]
-                scripts.extend((*made, other) for other in possible[1:])
-            made.append(choice)
-            weights.append(law[choice])
-            return choice
 
-        def accepts(node: int, p: Fraction, q: Fraction) -> bool:
-            chance = min(Fraction(1), p / q) if q > 0 else Fraction(1 if p > 0 else 0)
-            return choose([chance, 1 - chance]) == 0
+class _Run:
+    """One run of the walk: its choices follow a script, and past its end the first possible one is made."""
 
-        view = _TableView(target, draft, parent, proposal, choose)
-        decision = walk(view, accepts, choose)
-        weight = Fraction(1)
-        for w in weights:
-            weight *= w
-        yield weight, (*(view.drawn[node] for node in decision.path), decision.frontier)
+    def __init__(self, script: tuple[int, ...]) -> None:
+        self.script = script
+        self.made: list[int] = []
+        self.weight = Fraction(1)
+        self.left_for_later: list[tuple[int, ...]] = []
+
+    def choose(self, law: Sequence[Fraction]) -> int:
+        """An outcome of `law` that has mass; the others, where new, are left for later runs."""
+        possible = [v for v, probability in enumerate(law) if probability > 0]
+        step = len(self.made)
+        if step < len(self.script):
+            choice = self.script[step]
+        else:
+            choice = possible[0]
+            self.left_for_later.extend((*self.made, other) for other in possible[1:])
+        self.made.append(choice)
+        self.weight *= law[choice]
+        return choice
+
+    def accepts(self, node: int, p: Fraction, q: Fraction) -> bool:
+        """Both outcomes of u·q < p for a uniform u, with their probabilities."""
+        chance = min(Fraction(1), p / q) if q > 0 else Fraction(1 if p > 0 else 0)
+        return self.choose([chance, 1 - chance]) == 0
 
 
 class _TableView:
     """A request whose drafts are drawn from a table when they are first looked at."""
 
-    def __init__(
-        self, target: Table, draft: Table, parent: Sequence[int], proposal: str, choose: Choose
-    ) -> None:
+    def __init__(self, target: Table, draft: Table, parent: Sequence[int], proposal: str, choose: Choose) -> None:
         self.proposal = proposal
         self.drawn: dict[int, int] = {}
         self._target, self._draft, self._parent, self._choose = target, draft, parent, choose

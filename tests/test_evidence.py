@@ -68,17 +68,13 @@ def moved(law: Sequence[float], part: NDArray[np.bool_], distance: float) -> lis
 # The null: mean one, and no more false alarms than α
 
 
-@pytest.mark.parametrize(
-    ("law", "n"), [((0.95, 0.05), 9), ((0.5, 0.3, 0.2), 6), ((0.7, 0.0, 0.2999, 0.0001), 5)]
-)
+@pytest.mark.parametrize(("law", "n"), [((0.95, 0.05), 9), ((0.5, 0.3, 0.2), 6), ((0.7, 0.0, 0.2999, 0.0001), 5)])
 def test_the_mean_over_all_sequences_is_one(law: tuple[float, ...], n: int) -> None:
     possible = [i for i, probability in enumerate(law) if probability > 0]
     sequences = list(product(possible, repeat=n))
     counts = np.array([[sequence.count(i) for i in range(len(law))] for sequence in sequences])
     chances = [math.prod(law[i] for i in sequence) for sequence in sequences]
-    mean = math.fsum(
-        chance * math.exp(value) for chance, value in zip(chances, log_values(law, counts), strict=True)
-    )
+    mean = math.fsum(chance * math.exp(value) for chance, value in zip(chances, log_values(law, counts), strict=True))
     assert mean == pytest.approx(1, abs=1e-12)
 
 
@@ -87,9 +83,7 @@ def test_the_mean_of_the_next_value_is_the_value(counts: list[int]) -> None:
     law = (0.2, 0.79, 0.01)
     now = log_values(law, np.array([counts]))[0]
     after = log_values(law, np.array(counts) + np.eye(3, dtype=np.int64))
-    assert math.fsum(p * math.exp(v - now) for p, v in zip(law, after, strict=True)) == pytest.approx(
-        1, abs=1e-9
-    )
+    assert math.fsum(p * math.exp(v - now) for p, v in zip(law, after, strict=True)) == pytest.approx(1, abs=1e-9)
 
 
 @pytest.mark.parametrize("every", [1, 50])
@@ -109,9 +103,7 @@ def test_the_value_is_the_dirichlet_multinomial_over_the_multinomial(counts: lis
     n, logs = sum(counts), []
     for c in CONCENTRATIONS:
         dirichlet = math.lgamma(c) - math.lgamma(c + n)
-        dirichlet += sum(
-            math.lgamma(c * p + m) - math.lgamma(c * p) for p, m in zip(law, counts, strict=True)
-        )
+        dirichlet += sum(math.lgamma(c * p + m) - math.lgamma(c * p) for p, m in zip(law, counts, strict=True))
         logs.append(dirichlet - sum(m * math.log(p) for p, m in zip(law, counts, strict=True)))
     expected = float(np.logaddexp.reduce(logs)) - math.log(len(logs))
     process = EProcess(law, ALPHA)
@@ -120,9 +112,7 @@ def test_the_value_is_the_dirichlet_multinomial_over_the_multinomial(counts: lis
 
 
 @given(st.lists(st.lists(st.integers(0, 50), min_size=3, max_size=3), min_size=1, max_size=5), st.randoms())
-def test_the_value_depends_on_the_totals_alone(
-    chunks: list[list[int]], random: Callable[..., object]
-) -> None:
+def test_the_value_depends_on_the_totals_alone(chunks: list[list[int]], random: Callable[..., object]) -> None:
     forward, shuffled, at_once = (EProcess((0.2, 0.3, 0.5), ALPHA) for _ in range(3))
     for chunk in chunks:
         forward.update(chunk)

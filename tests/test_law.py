@@ -75,10 +75,7 @@ def test_a_biased_walk_is_noticed() -> None:
     honest = law.emitted_law(target, {(): (Fraction(3, 5), Fraction(2, 5))}, [-1], "iid")
     # the drafter claims q = (.6, .4) but always proposes token 0
     claimed = {(): (Fraction(1), Fraction(0))}
-    lying = {
-        tokens: weight
-        for tokens, weight in law.emitted_law(target, claimed, [-1], "iid").items()
-    }
+    lying = {tokens: weight for tokens, weight in law.emitted_law(target, claimed, [-1], "iid").items()}
     assert law.completed(honest, target, 1) == law.target_law(target, 1)
     assert law.completed(lying, target, 1) == law.target_law(target, 1), "one-hot q is what it really drew from"
     assert honest != lying

@@ -44,10 +44,10 @@ def published(check: Check, model: TableModel, trials: int, seed: int) -> list[P
     """What `trials` rounds publish, each continued to drafts + 1 tokens."""
     generator = np.random.default_rng([7, seed])
     length = model.drafts + 1
-    chains = [draft_chain(model, row) for row in generator.random((trials, model.drafts))]
+    chains = [draft_chain(model, row) for row in generator.random((trials, model.drafts)).tolist()]
     cases = [model.case(tokens) for tokens in chains]
     found = verify(check, cases, seed)
-    rest = generator.random((trials, length))
+    rest: list[list[float]] = generator.random((trials, length)).tolist()
     emitted = []
     for tokens, case, decision, uniforms in zip(chains, cases, found, rest):
         start = emit(tokens, case, decision, seed)
@@ -59,7 +59,7 @@ def published_together(check: Check, case: RaggedModels, rounds: int, seed: int)
     """What the member looked at publishes in `rounds` rounds whose call holds all models in turn."""
     generator = np.random.default_rng([8, seed])
     drafted = [
-        (m, model, draft_chain(model, generator.random(model.drafts)))
+        (m, model, draft_chain(model, generator.random(model.drafts).tolist()))
         for _ in range(rounds)
         for m, model in enumerate(case.models)
     ]

@@ -43,8 +43,8 @@ def partly_accepted(draw_: st.DrawFn) -> VerifyCase:
     proposal = draw_(st.sampled_from(strategies.SAMPLED_AND_POINT))
     target, draft = [], []
     for i in range(count + 1):
-        p = [draw_(st.integers(1, 9)) for _ in range(size)]
-        p = [w / sum(p) for w in p]
+        weights = [draw_(st.integers(1, 9)) for _ in range(size)]
+        p = [w / sum(weights) for w in weights]
         q = list(p)
         if i < count:  # move draft mass onto the token, by a share of what the others have
             share = draw_(st.integers(1, 7)) / 8

@@ -93,7 +93,7 @@ def test_members_are_independent(check: Check) -> None:
 
     def body(model: TableModel) -> None:
         row = [float(p) for p in model.target[()]]
-        pairs = list(itertools.product(range(model.vocabulary), repeat=2))
+        pairs: list[Prefix] = list(itertools.product(range(model.vocabulary), repeat=2))
 
         def sample(trials: int, seed: int) -> list[int]:
             counts = dict.fromkeys(pairs, 0)
@@ -110,7 +110,7 @@ def test_members_are_independent(check: Check) -> None:
         )
         if process.alarmed:
             seen = {pair: c / process.observations for pair, c in zip(pairs, process.counts)}
-            expected = {(a, b): row[a] * row[b] for a, b in pairs}
+            expected: dict[Prefix, float] = {(a, b): row[a] * row[b] for a, b in pairs}
             raise ClauseViolation(
                 f"over {process.observations} pairs of neighbours, the pair {worst_sequences(seen, expected)}"
             )

@@ -35,9 +35,7 @@ def summary(run: Run) -> Iterator[str]:
     yield from _rungs(run)
     for deviation in run.declaration["deviations"]:
         seen = [
-            o
-            for o in run.outcomes
-            if deviation["clause"] in o.clauses and o.verdict == Verdict.KNOWN_DEVIATION.value
+            o for o in run.outcomes if deviation["clause"] in o.clauses and o.verdict == Verdict.KNOWN_DEVIATION.value
         ]
         if seen:
             evidence = deviation["link"] or f"witness {deviation['witness']}"

@@ -1,0 +1,68 @@
+"""Arrows point one way, and the second road shares no code with the first."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+MODULES = [p for folder in ("oracle", "adapters", "conformance") for p in sorted((ROOT / folder).rglob("*.py"))]
+FORBIDDEN = {
+    "oracle": {"adapters", "conformance", "bench", "tests", "torch", "hypothesis"},
+    "adapters": {"conformance", "bench", "tests"},
+    "conformance": {"bench", "tests"},
+}
+
+
+def imported(path: Path, top_level: bool = False) -> set[str]:
+    """Dotted names that a module imports, anywhere in it or only when it is itself imported."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = tree.body if top_level else list(ast.walk(tree))
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_point_from_conformance_to_adapters_to_oracle(path: Path) -> None:
+    wrong = FORBIDDEN[path.relative_to(ROOT).parts[0]]
+    assert not {name for name in imported(path) if name.partition(".")[0] in wrong}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "conformance" / "roads").glob("*.py")), ids=lambda p: p.name)
+def test_roads_import_only_the_types_of_the_oracle(path: Path) -> None:
+    for name in imported(path):
+        if name.startswith("oracle"):
+            assert name.startswith("oracle.types"), name
+        assert not name.startswith(("adapters", "conformance")), name
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_modules_stay_readable(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), "a module says what it is for"
+
+
+def test_the_plugin_imports_nothing_heavy() -> None:
+    """It loads in every pytest of its environment."""
+    names = imported(ROOT / "conformance" / "plugin.py", top_level=True)
+    assert {name.partition(".")[0] for name in names} <= {"__future__", "collections", "os", "pathlib", "pytest", "sys"}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "adapters").glob("*.py")), ids=lambda p: p.name)
+def test_adapters_import_their_implementation_late(path: Path) -> None:
+    heavy = {"torch", "vllm", "triton"} | {"transformers"}
+    assert not {name for name in imported(path, top_level=True) if name.partition(".")[0] in heavy}
+
+
+def test_public_functions_have_docstrings() -> None:
+    for path in [*sorted((ROOT / "oracle").glob("*.py"))]:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
+                assert ast.get_docstring(node), f"{path.name}: {node.name}"
