@@ -33,6 +33,9 @@ Case = TypeVar("Case")
 CHUNKS = 20
 LEAST_TRIALS = 400
 """Fewer would see no distance worth a pass; slow implementations wait for these."""
+LEAST_EXAMPLES = 10
+CALLS_AN_EXAMPLE = 12
+"""About how many cases a drawn example puts through the implementation."""
 DEFAULT_COST = 3e-4
 
 
@@ -114,7 +117,7 @@ class Check:
 
         @hypothesis.seed(self.seed)
         @hypothesis.settings(
-            max_examples=examples or self.profile.examples,
+            max_examples=self.examples(examples or self.profile.examples),
             database=None,
             deadline=None,
             derandomize=False,
@@ -132,6 +135,11 @@ class Check:
         except hypothesis.errors.Flaky as error:
             raise _violation_inside(error) from error
         return self._settle()
+
+    def examples(self, wanted: int) -> int:
+        """`wanted` cases, or as many as this profile's time buys of the slowest operation, a few at least."""
+        slowest = max((self.cost(name) for name in self.implementation.operations), default=DEFAULT_COST)
+        return min(wanted, max(LEAST_EXAMPLES, int(self.profile.seconds / (CALLS_AN_EXAMPLE * slowest))))
 
     def for_each(self, cases: Sequence[Case], body: Callable[[Case], None]) -> None:
         """Run `body` on each of `cases`, or on the replayed one alone."""
@@ -176,8 +184,12 @@ class Check:
 
     def trials(self, operation: str, share: float = 1.0) -> int:
         """How many cases of `operation` this profile's time buys at the declared cost."""
-        cost = self.implementation.declaration.cost.get(operation, DEFAULT_COST)
-        return max(LEAST_TRIALS, min(self.profile.trials, int(share * self.profile.seconds / cost)))
+        affordable = int(share * self.profile.seconds / self.cost(operation))
+        return max(LEAST_TRIALS, min(self.profile.trials, affordable))
+
+    def cost(self, operation: str) -> float:
+        """Seconds a case of `operation` takes, as declared."""
+        return self.implementation.declaration.cost.get(operation, DEFAULT_COST)
 
     def weigh(
         self,
@@ -228,6 +240,14 @@ class Raised(ClauseViolation):
         where = f" ({Path(last[0].filename).name}:{last[0].lineno})" if last else ""
         super().__init__(f"{operation} raised {type(error).__name__}: {error}{where}", case)
         self.error = error
+
+    def traceback(self, frames: int = 6) -> str:
+        """The implementation's own frames, the innermost last."""
+        frame = self.error.__traceback__
+        while frame is not None and Path(frame.tb_frame.f_code.co_filename).name == Path(__file__).name:
+            frame = frame.tb_next
+        lines = traceback.format_exception(type(self.error), self.error, frame, limit=-frames, chain=False)
+        return "".join(lines).rstrip()
 
 
 def _violation_inside(error: BaseException) -> CheckOutcome:

@@ -55,6 +55,7 @@ class Controller:
         self.folder = _own_folder(config)
         self.narrowed = _is_narrowed(config)
         self.deselected = 0
+        self.places: dict[str, str] = {}
         self.uncollected: list[str] = []
         self.foreign_failures = 0
         self.complaints: list[str] = []
@@ -74,7 +75,7 @@ class Controller:
             "journal": tempfile.mkdtemp(prefix="conformance-journal-"),
             "cases": str(self.folder / "cases"),
             "invocation": str(invocation),
-            "command": self._command(),
+            "command": self._command(seed),
             "timeout": (getattr(option, "timeout", None), getattr(option, "timeout_method", None)),
         }
         self._check_requirements()
@@ -88,13 +89,13 @@ class Controller:
 
     # ---- before the run
 
-    def _command(self) -> str:
+    def _command(self, seed: int) -> str:
         option = self.config.option
         here = (self.config.invocation_params.dir / "conformance").resolve() == HERE
         where = "conformance" if here and not option.pyargs else "--pyargs conformance"
-        seed = f" --conformance-seed={option.conformance_seed}" if option.conformance_seed is not None else ""
+        seeded = f" --conformance-seed={seed}" if seed or option.conformance_seed is not None else ""
         profile = "" if self.profile.name == DEFAULT_PROFILE else f" --conformance-profile={self.profile.name}"
-        return f"{command_prefix()} {where} --impl={shlex.quote(self.spec)}{profile}{seed}"
+        return f"{command_prefix()} {where} --impl={shlex.quote(self.spec)}{profile}{seeded}"
 
     def _check_requirements(self) -> None:
         from adapters.interface import CONTRACTS, OPERATIONS
@@ -177,11 +178,15 @@ class Controller:
         if report.failed:
             self.uncollected.append(report.nodeid)
 
+    def pytest_runtest_logstart(self, nodeid: str, location: tuple[str, int | None, str]) -> None:
+        """A node id is relative to the argument that named the file, so its path may be empty; this one is not."""
+        self.places[nodeid] = location[0]
+
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any) -> None:
         """pytest-xdist: a worker died. The journal says whose fault it was, and on which case."""
         path, _, name = crashitem.partition("::")
-        file = Path(path)
+        file = Path(self.places.get(crashitem, path))
         check = f"{file.parent.name}/{file.name}::{name}"
         journal = Journal(Path(self.settings["journal"]), check)
         remains = journal.read()

@@ -16,12 +16,13 @@ import pytest
 
 from adapters.interface import AdapterError, Deviation, Implementation, load
 from conformance import casefile, clauses
-from conformance.check import Check
+from conformance.check import Check, Raised
 from conformance.draw import drawn
 from conformance.journal import Journal
 from conformance.plugin import HERE
 from conformance.profiles import PROFILES
 from conformance.verdicts import CheckOutcome, ClauseViolation, NotProvided, Outcome, Verdict
+from oracle.errors import BadInput
 
 _CHECK = pytest.StashKey[Check]()
 _PYTEST_OUTCOME = {Verdict.PASSED: "passed", Verdict.FAILED: "failed", Verdict.HARNESS_ERROR: "failed"}
@@ -44,6 +45,7 @@ class Worker:
         self.deselected = 0
         self._implementation: Implementation | None = None
         config.addinivalue_line("markers", "clauses(*ids): the clauses that a check judges")
+        config.addinivalue_line("markers", "hostile: a check whose cases hold what a right implementation refuses")
         config.addinivalue_line("markers", "statistical: a check that spends a share of the run's α")
 
     @property
@@ -89,6 +91,10 @@ class Worker:
             replay=None if self.replay is None else self.replay.case,
             witnesses=tuple(self._witnesses(item).values()),
         )
+        if self.replay is not None and item.get_closest_marker("hostile") is None:
+            validate = getattr(self.replay.case, "validate", None)
+            if validate is not None:
+                validate()
         made.journal.begin()
         item.stash[_CHECK] = made
         yield made
@@ -134,6 +140,8 @@ class Worker:
             outcome.verdict, outcome.reason = error.verdict.value, self._worded(error.reason, outcome)
         elif isinstance(error, pytest.skip.Exception):
             outcome.verdict, outcome.reason = Verdict.EXCLUDED.value, str(error)
+        elif isinstance(error, BadInput):
+            outcome.verdict, outcome.reason = Verdict.HARNESS_ERROR.value, f"the case is bad input: {error}"
         elif isinstance(error, AdapterError):
             outcome.verdict, outcome.reason = Verdict.HARNESS_ERROR.value, f"the adapter is at fault: {error}"
         else:
@@ -188,7 +196,11 @@ class Worker:
         case = error.case if isinstance(error, ClauseViolation) else None
         if case is not None:
             lines += ["", textwrap.indent(drawn(case), "    ")]
-        lines += ["", *textwrap.wrap(outcome.reason, 110, initial_indent="  → ", subsequent_indent="    ")]
+        wrapper = textwrap.TextWrapper(110, initial_indent="  → ", subsequent_indent="    ")
+        wrapper.break_on_hyphens = wrapper.break_long_words = False  # a path stays whole
+        lines += ["", *wrapper.wrap(outcome.reason)]
+        if isinstance(error, Raised):
+            lines += ["", *textwrap.indent(error.traceback(), "    ").splitlines()]
         if outcome.command:
             lines += ["", f"  reproduce: {outcome.command}"]
         if outcome.verdict == Verdict.HARNESS_ERROR.value and error is not None:

@@ -22,4 +22,3 @@ def tables(draw: st.DrawFn, vocabulary: int, depth: int, zeros: bool = True) -> 
                 row[draw(st.integers(0, vocabulary - 1))] = 1
             rows[prefix] = tuple(Fraction(w, sum(row)) for w in row)
     return rows
-

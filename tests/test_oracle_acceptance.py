@@ -48,7 +48,7 @@ def test_the_frontier_after_full_acceptance_comes_from_the_last_row() -> None:
     [
         ("impossible_draft_at_coin_zero", Decision((), 2)),
         ("draft_of_no_draft_mass", Decision((0,), 1)),
-        ("no_residual_left", Decision((), 1)),
+        ("no_residual_left", Decision((), 2)),
         ("no_drafts", Decision((), 1)),
     ],
 )

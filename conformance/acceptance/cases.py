@@ -12,6 +12,8 @@ import numpy as np
 
 from conformance import draw
 from conformance.casefile import storable
+from oracle.acceptance import CaseView, verify_sampled
+from oracle.law import emitted_law, target_law
 from oracle.types import Coins, VerifyCase
 
 Prefix = tuple[int, ...]
@@ -36,6 +38,17 @@ class Batch:
             lines.append(f"  seed {self.seed}")
         return "\n".join(lines)
 
+    def validate(self) -> None:
+        """Every row and every coin that a walk could read. Raises `BadInput`."""
+        for i, case in enumerate(self.cases):
+            view = CaseView(case, f"cases[{i}]")
+            for node in range(-1, view.size):
+                view.target(node)
+                if case.proposal != "point" and view.children(node):
+                    view.draft(node)
+        if self.coins is not None:
+            verify_sampled(self.cases, self.coins)
+
 
 @storable
 @dataclass(frozen=True, eq=False)
@@ -46,6 +59,11 @@ class TableModel:
     proposal: str
     target: Mapping[Prefix, Sequence[Fraction]]
     draft: Mapping[Prefix, Sequence[Fraction]]
+
+    def validate(self) -> None:
+        """Every row of the target within reach, and of the drafter's. Raises `BadInput`."""
+        emitted_law(self.target, self.draft, range(-1, self.drafts - 1), self.proposal)
+        target_law(self.target, self.drafts + 1)
 
     @property
     def vocabulary(self) -> int:
@@ -93,6 +111,11 @@ class RaggedModels:
 
     models: tuple[TableModel, ...]
     member: int
+
+    def validate(self) -> None:
+        """All models. Raises `BadInput`."""
+        for model in self.models:
+            model.validate()
 
     def drawn(self) -> str:
         return "\n".join(f"member {i}: {model.drawn()}" for i, model in enumerate(self.models))
@@ -157,9 +180,9 @@ WITNESSES: Mapping[str, Batch] = {
     # p and q differ by one unit in the last place and the coin falls between: nothing is left to draw from
     "no_residual_left": one(
         chain(
-            [0],
-            [[0.5, 0.25, 0.25, 0.0], [0.125, 0.5, 0.25, 0.125]],
-            [[0.5 + 2.0**-53, 0.25, 0.25, 0.0], [0.5, 0.25, 0.125, 0.125]],
+            [1],
+            [[0.0, 0.5, 0.25, 0.25, 0.0], [0.125, 0.5, 0.125, 0.125, 0.125]],
+            [[0.0, 0.5 + 2.0**-53, 0.25, 0.25, 0.0], [0.5, 0.125, 0.125, 0.125, 0.125]],
             "iid",
         ),
         [1 - 2.0**-53],

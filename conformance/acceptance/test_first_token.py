@@ -53,7 +53,10 @@ def test_by_evidence(check: Check, proposal: str) -> None:
             return counts
 
         process = check.weigh(
-            "the first published token follows the target row at the root", target, sample, check.trials("verify_random")
+            "the first published token follows the target row at the root",
+            target,
+            sample,
+            check.trials("verify_random"),
         )
         if process.alarmed:
             raise ClauseViolation(

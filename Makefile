@@ -1,0 +1,42 @@
+# The suite, its own tests, and the environments they run in. `make help` lists what there is.
+
+PYTHON  ?= python3
+IMPL    ?= adapters.reference
+PROFILE ?= ci
+REPORT  ?=
+ARGS    ?=
+
+run = $(PYTHON) -m tools.environment
+IMPLEMENTATIONS = adapters.reference adapters.transformers adapters.vllm adapters.vllm:forward adapters.vllm:triton
+
+.PHONY: help conformance test full calibration clean-environments
+.DEFAULT_GOAL := help
+
+help:
+	@echo 'make conformance              judge the reference implementation'
+	@echo 'make conformance IMPL=NAME    judge another one in its own environment, such as adapters.vllm:triton'
+	@echo '                              PROFILE=quick|ci|deep  REPORT=FILE  ARGS=... go to pytest'
+	@echo 'make test                     lint, type check, and the tests of this project'
+	@echo 'make full                     everything at length'
+	@echo 'make clean-environments       delete the virtual environments'
+
+conformance:
+	@$(run) '$(IMPL)' -m pytest conformance --impl='$(IMPL)' --conformance-profile='$(PROFILE)' \
+	    $(if $(REPORT),--conformance-report='$(REPORT)') $(ARGS)
+
+test:
+	@$(run) dev -m ruff check .
+	@$(run) dev -m mypy
+	@$(run) dev -m pytest tests -n auto $(ARGS)
+
+full: test
+	@set -e; for impl in $(IMPLEMENTATIONS); do $(MAKE) --no-print-directory conformance IMPL=$$impl PROFILE=ci; done
+	@$(MAKE) --no-print-directory conformance IMPL=adapters.reference PROFILE=deep
+	@$(MAKE) --no-print-directory calibration
+
+calibration:
+	@$(run) dev -m bench.calibration
+	@$(run) dev -m bench.calibration --quick-runs 20
+
+clean-environments:
+	@$(run) --clean

@@ -1,0 +1,83 @@
+"""Runs of pytest in a process of their own, as a user starts them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SUITE = ROOT / "conformance"
+_COUNT = re.compile(r"(\d+) ([a-z ]+?)(?:,| →)")
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a run ended, and all that it printed."""
+
+    code: int
+    output: str
+
+    @property
+    def verdict(self) -> str:
+        """The suite's last line, which counts every word."""
+        return next(line for line in self.output.splitlines() if re.search(r" → exit \d$", line))
+
+    def count(self, word: str) -> int:
+        return {name: int(number) for number, name in _COUNT.findall(self.verdict)}[word]
+
+    @property
+    def command(self) -> str:
+        """The command of the first failure that says how to see it again."""
+        return re.findall(r"^ *reproduce: (.+)$", self.output, re.MULTILINE)[0]
+
+    @property
+    def reason(self) -> str:
+        """The first reason of a failure, unwrapped."""
+        found = re.search(r"^  → (.+(?:\n    \S.*)*)", self.output, re.MULTILINE)
+        assert found, self.output
+        return " ".join(found[1].split())
+
+
+def environment(*paths: Path, **settings: str) -> dict[str, str]:
+    """What a fresh shell would have, with `paths` and then this repository where Python looks for modules."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_", "PYTHONPATH"))}
+    return kept | {"PYTHONPATH": os.pathsep.join(map(str, (*paths, ROOT)))} | settings
+
+
+def run(command: Sequence[str], where: Path, settings: Mapping[str, str], limit: float = 300) -> Finished:
+    done = subprocess.run(
+        command, cwd=where, env=settings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit
+    )
+    return Finished(done.returncode, done.stdout)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Runs the suite at its quick profile; `folder` holds the adapters of the test and what the run leaves."""
+
+    folder: Path
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def arguments(self, *options: str, target: str = str(SUITE), workers: int = 0) -> list[str]:
+        shared = ["-o", f"cache_dir={self.folder / 'cache'}", f"-n{workers}", "--conformance-profile=quick"]
+        return [sys.executable, "-m", "pytest", target, *shared, *options]
+
+    def __call__(self, *options: str, target: str = str(SUITE), workers: int = 0, where: Path = ROOT) -> Finished:
+        return run(self.arguments(*options, target=target, workers=workers), where, environment(self.folder))
+
+    def again(self, finished: Finished) -> Finished:
+        """What the reproducing command of a failure does."""
+        program, *rest = shlex.split(finished.command)
+        assert program == "python"
+        return run([sys.executable, *rest, "-n0"], ROOT, environment(self.folder))

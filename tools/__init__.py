@@ -1,0 +1,1 @@
+"""What the Makefile calls; the standard library alone, since it runs before anything is installed."""
