@@ -33,8 +33,11 @@ def judge(folder: Path) -> tuple[int, dict[str, list[str]]]:
     report = folder / "report.json"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)]), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "conformance.plugin", "--pyargs", "conformance", "--impl=toy_adapter"]
-        + ["--conformance-profile=quick", f"--conformance-report={report}", "-n0", "-q", "-p", "no:cacheprovider"],
+        [
+            *(sys.executable, "-m", "pytest", "-p", "conformance.plugin", "--pyargs", "conformance"),
+            *("--impl=toy_adapter", "--conformance-profile=quick", f"--conformance-report={report}"),
+            *("-n0", "-q", "-p", "no:cacheprovider"),
+        ],
         cwd=folder,
         env=environment,
         capture_output=True,

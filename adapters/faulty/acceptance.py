@@ -12,8 +12,31 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from adapters.faulty.acceptance_sampled import *  # noqa: F403 - one address for every fault
-from adapters.faulty.chain import Chain, Member, Row, Trial, normalised
+from adapters.faulty.chain import Chain, Member, Row, Trial, normalised, owed
 from oracle.types import Coins, Decision, VerifyCase
+
+# ---- too coarse to be judged
+
+
+class InvertedRatio(Chain):
+    """Accepts where u·p < q."""
+
+    stopped_as = "accept and reject look exchanged"
+
+    @classmethod
+    def accepts(cls, trial: Trial) -> bool:
+        return trial.u * trial.p < trial.q
+
+
+class JudgesByTheRowBehind(Chain):
+    """Tests a draft against the row behind its own, which only its successor may be judged by."""
+
+    stopped_as = "accept and reject look exchanged"
+
+    @classmethod
+    def accepts(cls, trial: Trial) -> bool:
+        return trial.u * trial.q < cls.row(trial.case.target_probs, trial.node + 1)[trial.token]
+
 
 # ---- structure
 
@@ -52,7 +75,7 @@ class NeedsADraft(Chain):
 
     @classmethod
     def members(cls, cases: Sequence[VerifyCase], coins: Sequence[Coins]) -> list[Member]:
-        if not sum(len(case.token) for case in cases):
+        if len(cases) == 1 and not len(cases[0].token):
             raise IndexError("nothing to verify")
         return super().members(cases, coins)
 
@@ -140,27 +163,40 @@ class ReadsEveryRow(Chain):
         return super().tokens(case)
 
 
-class JudgesByTheRowBehind(Chain):
-    """Tests a draft against the row behind its own, which only its successor may be judged by."""
+class ResidualFromTheRowBehind(Chain):
+    """Draws from the residual of the row that only the successor of a rejected draft is judged by."""
 
     refutes = "ACCEPTANCE-107"
 
     @classmethod
-    def accepts(cls, trial: Trial) -> bool:
-        behind = cls.row(trial.case.target_probs, trial.node + 1)
-        return trial.u * trial.q < behind[trial.token]
+    def residual(cls, trial: Trial) -> Row:
+        return owed(cls.row(trial.case.target_probs, trial.node + 1), trial.draft)
 
 
-class CountsMatches(Chain):
+class AllMatchesAtOnce(Chain):
+    """For greedy verifiers that look at the whole chain before they stop: no fault of its own."""
+
+    @classmethod
+    def matching(cls, case: VerifyCase) -> list[bool]:
+        """Which drafts are the argmax of their rows; a row of NaN matches nothing."""
+        pairs = zip(cls.tokens(case), case.target_probs)
+        return [bool(row.argmax() == token and not np.isnan(row).any()) for token, row in pairs]
+
+    @classmethod
+    def greedily(cls, case: VerifyCase, accepted: int) -> Decision:
+        """Accept that many drafts, and refuse NaN up to the row of the frontier."""
+        rows = [cls.row(case.target_probs, node) for node in range(accepted + 1)]
+        return Decision(tuple(range(accepted)), cls.argmax(rows[-1]))
+
+
+class CountsMatches(AllMatchesAtOnce):
     """Accepts as many drafts as match their rows anywhere in the chain."""
 
     refutes = "ACCEPTANCE-107"
 
     @classmethod
     def greedy(cls, case: VerifyCase) -> Decision:
-        matching = case.target_probs[:-1].argmax(axis=1) == case.token
-        accepted = int(matching.sum())
-        return Decision(tuple(range(accepted)), cls.argmax(cls.row(case.target_probs, accepted)))
+        return cls.greedily(case, sum(cls.matching(case)))
 
 
 class LetsNanPass(Chain):
@@ -259,20 +295,15 @@ class JudgesByTheRootRow(Chain):
         return super().matches(case, node, cls.row(case.target_probs, 0))
 
 
-class KeepsUpToTheLastMatch(Chain):
+class KeepsUpToTheLastMatch(AllMatchesAtOnce):
     """Greedy verification accepts everything before the deepest draft that matches its own row."""
 
     refutes = "ACCEPTANCE-202"
 
     @classmethod
     def greedy(cls, case: VerifyCase) -> Decision:
-        matching = [
-            node
-            for node, (token, row) in enumerate(zip(case.token, case.target_probs))
-            if row[token] == row[cls.argmax(row.tolist())]  # false for NaN
-        ]
-        accepted = matching[-1] + 1 if matching else 0
-        return Decision(tuple(range(accepted)), cls.argmax(cls.row(case.target_probs, accepted)))
+        matching = cls.matching(case)
+        return cls.greedily(case, max((node + 1 for node, hit in enumerate(matching) if hit), default=0))
 
 
 class GreedyBonusFromTheRowBefore(Chain):
@@ -306,16 +337,6 @@ class EpsilonInTheRatio(Chain):
     @classmethod
     def accepts(cls, trial: Trial) -> bool:
         return trial.u < (trial.p + 1e-6) / (trial.q + 1e-6)
-
-
-class InvertedRatio(Chain):
-    """Accepts where u·p < q."""
-
-    refutes = "ACCEPTANCE-301"
-
-    @classmethod
-    def accepts(cls, trial: Trial) -> bool:
-        return trial.u * trial.p < trial.q
 
 
 class JudgesByTheRowBefore(Chain):
@@ -396,14 +417,14 @@ class BonusFromTheRowBefore(Chain):
 
 
 class BonusFromTheDraft(Chain):
-    """After full acceptance of a sampled proposal it draws from the draft's last row."""
+    """After full acceptance of a sampled proposal it draws from the row of the last draft."""
 
     refutes = "ACCEPTANCE-303"
 
     @classmethod
     def bonus(cls, case: VerifyCase, coins: Coins, row: Row) -> int:
         sampled = case.draft_probs is not None and len(case.token)
-        return super().bonus(case, coins, cls.draft_row(case, len(case.token)) if sampled else row)
+        return super().bonus(case, coins, cls.draft_row(case, len(case.token) - 1) if sampled else row)
 
 
 class NoResidualGivesTheLastToken(Chain):

@@ -222,7 +222,9 @@ WITNESSES: Mapping[str, Batch] = {
     "no_drafts": one(chain([], [[0.25, 0.5, 0.25]], None, "point"), [], 0.5),
     # the row after the padding has another support, so a walk that steps over the padding shows; the entry
     # before the row of the padding is 1, so that reading it as index −1 of a flat array accepts
-    "padded_draft": one(chain([2, -1], [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], None, "point"), [0.25, 0.25], 0.5),
+    "padded_draft": one(
+        chain([2, -1], [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], None, "point"), [0.25, 0.25], 0.5
+    ),
     # read as an index, −1 is the last token, which the row at its parent makes the likely one
     "padding_read_as_the_last_token": one(
         chain([2, -1], [[0.0, 0.125, 0.875]] * 2 + [[0.75, 0.25, 0.0]], [[0.25, 0.25, 0.5]] * 3, "iid"),

@@ -21,6 +21,8 @@ _digit = st.integers(0, 63)
 _grid = st.tuples(_digit, _digit, _digit, _digit).map(lambda d: ((d[0] * 64 + d[1]) * 64 + d[2]) * 64 + d[3])
 coin = st.one_of(_grid.map(lambda k: k / 2**24), st.sampled_from([0.0, 0.25, 0.5, 0.75, LAST_COIN]))
 inner_coin = _grid.map(lambda k: max(k, 1) / 2**24)
+small_coin = _grid.map(lambda k: max(k >> 4, 1) / 2**24)
+"""Below 1/16, so that most drafts are accepted and walks go deep."""
 seeds = st.integers(0, 2**31 - 1)
 
 

@@ -27,6 +27,8 @@ def impossible_drafts(draw_: st.DrawFn, coin: st.SearchStrategy[float]) -> Batch
     size = draw_(st.integers(2, 5))
     tokens = draw_(st.lists(st.integers(0, size - 1), min_size=1, max_size=3))
     last = len(tokens) - 1
+    if last and draw_(st.booleans()):  # the row before is certain of the very token
+        tokens[last - 1] = tokens[last]
     target = draw_(strategies.rows(len(tokens) + 1, size, tokens[:last]))
     for i in range(last):  # nothing but the draft is possible, so every coin accepts it
         target[i] = [float(v == tokens[i]) for v in range(size)]
