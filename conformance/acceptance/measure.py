@@ -14,6 +14,7 @@ from conformance import compare
 from conformance.acceptance.calls import sampled
 from conformance.acceptance.cases import Prefix, TableModel, coins
 from conformance.check import Check
+from conformance.verdicts import Inapplicable
 from oracle.types import VerifyCase
 
 EDGE = 1 - 2.0**-24
@@ -117,7 +118,8 @@ def emitted_law(check: Check, model: TableModel, steps: int) -> dict[Prefix, flo
     law: dict[Prefix, float] = {}
 
     def visit(node: int, alive: Sequence[_Alive]) -> None:
-        for child in (i for i, above in enumerate(model.parent) if above == node):
+        siblings = [i for i, above in enumerate(model.parent) if above == node]
+        for child in siblings:
             cases, spent = [a.case for a in alive], [a.spent for a in alive]
             accepted, rejected = [], []
             for one, interval in zip(alive, accept_intervals(check, cases, child, spent, steps)):
@@ -125,6 +127,7 @@ def emitted_law(check: Check, model: TableModel, steps: int) -> dict[Prefix, flo
                     accepted.append(one.after(child, interval.inside, interval.share))
                 if interval.outside is not None:
                     rejected.append(one.after(child, interval.outside, 1 - interval.share))
+            _ensure_node_order(check, child, siblings, accepted)
             if accepted:
                 visit(child, accepted)
             alive = rejected
@@ -140,6 +143,16 @@ def emitted_law(check: Check, model: TableModel, steps: int) -> dict[Prefix, flo
     unspent = (0.5,) * model.nodes
     visit(-1, [_Alive(model.case(tokens), tokens, float(w), unspent) for tokens, w in model.drafted()])
     return law
+
+
+def _ensure_node_order(check: Check, child: int, siblings: Sequence[int], accepted: Sequence[_Alive]) -> None:
+    """An accepted child must not depend on the coins of its later siblings; else no law can be read off so."""
+    later = [i for i in siblings if i > child]
+    if not later or not accepted:
+        return
+    tempted = [coins([0.0 if i in later else u for i, u in enumerate(a.spent)], 0.5) for a in accepted]
+    if any(child not in found.path for found in sampled(check, [a.case for a in accepted], tempted)):
+        raise Inapplicable("it does not test siblings in node order, so its coins do not tell its law")
 
 
 def completed(law: dict[Prefix, float], model: TableModel, length: int) -> dict[Prefix, float]:

@@ -42,6 +42,15 @@ def law_models(proposal: str) -> list[TableModel]:
     return [model(LAW_SEED, proposal)]
 
 
+TREE = (-1, -1, 0, 0)
+"""Two siblings below the root, two below the first of them."""
+
+
+def tree_models(proposal: str) -> list[TableModel]:
+    """The trees whose law a run judges."""
+    return [model(LAW_SEED, proposal, vocabulary=3, parent=TREE)]
+
+
 def ragged_models() -> tuple[TableModel, ...]:
     """Models of one vocabulary that differ in length, kind and every row."""
     return model(11, "iid"), model(12, "point", parent=(-1,)), model(13, "iid", parent=(-1, 0, 1))
