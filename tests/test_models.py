@@ -117,12 +117,12 @@ def law(model: TableModel, accept: Accept, residual: Residual, bonus: Bonus) -> 
             emitted[key] = emitted.get(key, 0.0) + float(weight * probability)
 
     for tokens, alive in model.drafted():
-        for i in range(model.drafts):
+        for i in range(model.nodes):
             chance = accept(tokens, i)
             publish(tokens[:i], alive * (1 - chance), residual(tokens, i))
             alive *= chance
         publish(tokens, alive, bonus(tokens))
-    return measure.completed(emitted, model, model.drafts + 1)
+    return measure.completed(emitted, model, model.depth + 1)
 
 
 def distance(left: dict[Prefix, float], right: dict[Prefix, float]) -> float:
@@ -133,14 +133,14 @@ def distance(left: dict[Prefix, float], right: dict[Prefix, float]) -> float:
 def test_right_formulas_publish_the_target_law(proposal: str) -> None:
     (model,) = models.law_models(proposal)
     f = Formulas(model)
-    target = {k: float(v) for k, v in road.sequence_law(model.target, model.drafts + 1).items()}
+    target = {k: float(v) for k, v in road.sequence_law(model.target, model.depth + 1).items()}
     assert distance(law(model, f.accept, f.residual, f.bonus), target) < 1e-12
 
 
 @pytest.mark.parametrize("proposal", ["iid", "point"])
 def test_every_structural_fault_moves_the_law_further_than_quick_can_miss(proposal: str) -> None:
     (model,) = models.law_models(proposal)
-    target = {k: float(v) for k, v in road.sequence_law(model.target, model.drafts + 1).items()}
+    target = {k: float(v) for k, v in road.sequence_law(model.target, model.depth + 1).items()}
     seen = detectable_distance(tuple(target.values()), ALPHA_OF_A_CHECK, PROFILES["quick"].trials, POWER)
     for name, formulas in faulty(model).items():
         moved = distance(law(model, *formulas), target)

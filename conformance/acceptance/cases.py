@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -53,55 +52,87 @@ class Batch:
 @storable
 @dataclass(frozen=True, eq=False)
 class TableModel:
-    """A target and a drafter as tables: prefix of tokens → law of the next one, in exact rationals."""
+    """A target and a drafter as tables: prefix of tokens → law of the next one, in exact rationals.
 
-    drafts: int
+    `parent` is the shape of the draft tree, parent[i] < i, −1 = child of the root.
+    """
+
+    parent: tuple[int, ...]
     proposal: str
     target: Mapping[Prefix, Sequence[Fraction]]
     draft: Mapping[Prefix, Sequence[Fraction]]
 
-    def validate(self) -> None:
-        """Every row of the target within reach, and of the drafter's. Raises `BadInput`."""
-        emitted_law(self.target, self.draft, range(-1, self.drafts - 1), self.proposal)
-        target_law(self.target, self.drafts + 1)
-
-    @property
-    def vocabulary(self) -> int:
-        return len(self.target[()])
-
     def drawn(self) -> str:
-        lines = [f"chains of {self.drafts} drafts, proposal {self.proposal}; target p and draft q by prefix:"]
+        shape = f"chains of {self.nodes} drafts" if self.is_chain else f"trees with the parents {list(self.parent)}"
+        lines = [f"{shape}, proposal {self.proposal}; target p and draft q by prefix:"]
         for prefix, row in self.target.items():
             if len(prefix) < 2:
                 after = f"after {' '.join(map(str, prefix))}" if prefix else "at the root"
                 lines.append(f"  {after}: p = {draw.row(row)}  q = {draw.row(self.draft[prefix])}")
         return "\n".join([*lines, "  (longer prefixes are in the case file)"])
 
+    def validate(self) -> None:
+        """Every row of the target within reach, and of the drafter's. Raises `BadInput`."""
+        emitted_law(self.target, self.draft, self.parent, self.proposal)
+        target_law(self.target, self.depth + 1)
+
+    @property
+    def vocabulary(self) -> int:
+        return len(self.target[()])
+
+    @property
+    def nodes(self) -> int:
+        return len(self.parent)
+
+    @property
+    def depth(self) -> int:
+        return max((len(self.ancestors(i)) for i in range(self.nodes)), default=0)
+
+    @property
+    def is_chain(self) -> bool:
+        return self.parent == tuple(range(-1, self.nodes - 1))
+
+    def ancestors(self, node: int) -> tuple[int, ...]:
+        """The nodes from below the root down to `node`, itself included."""
+        return () if node == -1 else (*self.ancestors(self.parent[node]), node)
+
+    def prefix(self, tokens: Sequence[int], node: int) -> Prefix:
+        """The tokens on the way to `node`."""
+        return tuple(tokens[i] for i in self.ancestors(node))
+
     def case(self, tokens: Sequence[int]) -> VerifyCase:
-        """The chain of these drafts, with fresh float64 rows."""
-        prefixes = [tuple(tokens[:i]) for i in range(len(tokens) + 1)]
-        return chain(
-            tokens,
-            [self.target[prefix] for prefix in prefixes],
-            None if self.proposal == "point" else [self.draft[prefix] for prefix in prefixes],
-            self.proposal,
+        """The tree with these drafts, with fresh float64 rows."""
+        prefixes = [self.prefix(tokens, node) for node in range(-1, self.nodes)]
+        return VerifyCase(
+            parent=np.array(self.parent, dtype=np.int64),
+            token=np.array(tokens, dtype=np.int64),
+            target_probs=floats([self.target[prefix] for prefix in prefixes]),
+            proposal=self.proposal,
+            draft_probs=None if self.proposal == "point" else floats([self.draft[prefix] for prefix in prefixes]),
         )
 
-    def drafted(self) -> Iterator[tuple[Prefix, Fraction]]:
-        """Every chain that the drafter may propose, with its probability."""
+    def next_law(self, tokens: Prefix) -> Sequence[Fraction]:
+        """The law of the next node's token, given the tokens of the nodes before it."""
+        node = len(tokens)
+        row = self.draft[self.prefix(tokens, self.parent[node])]
+        earlier = [tokens[i] for i in range(node) if self.parent[i] == self.parent[node]]
+        if self.proposal == "iid":
+            return row
+        left = [Fraction(0) if v in earlier else p for v, p in enumerate(row)]
         if self.proposal == "point":
-            tokens: Prefix = ()
-            for _ in range(self.drafts):
-                row = self.draft[tokens]
-                tokens = (*tokens, min(range(len(row)), key=lambda v: (-row[v], v)))
-            yield tokens, Fraction(1)
-            return
-        for tokens in itertools.product(range(self.vocabulary), repeat=self.drafts):
-            weight = Fraction(1)
-            for i, token in enumerate(tokens):
-                weight *= self.draft[tokens[:i]][token]
-            if weight:
+            best = min(range(len(row)), key=lambda v: (-left[v], v))
+            return [Fraction(int(v == best)) for v in range(len(row))]
+        return [p / sum(left) for p in left]
+
+    def drafted(self) -> Iterator[tuple[Prefix, Fraction]]:
+        """Every assignment of tokens to nodes that the drafter may propose, with its probability."""
+        pending: list[tuple[Prefix, Fraction]] = [((), Fraction(1))]
+        while pending:
+            tokens, weight = pending.pop()
+            if len(tokens) == self.nodes:
                 yield tokens, weight
+                continue
+            pending.extend(((*tokens, v), weight * p) for v, p in enumerate(self.next_law(tokens)) if p)
 
 
 @storable

@@ -14,7 +14,8 @@ from conformance import compare
 from conformance.acceptance.calls import sampled
 from conformance.acceptance.cases import Prefix, TableModel, coins
 from conformance.check import Check
-from oracle.types import Coins, VerifyCase
+from conformance.verdicts import Inapplicable
+from oracle.types import VerifyCase
 
 EDGE = 1 - 2.0**-24
 
@@ -46,10 +47,10 @@ def bisect(
 def accept_intervals(
     check: Check, cases: Sequence[VerifyCase], node: int, spent: Sequence[Sequence[float]], steps: int
 ) -> list[Interval]:
-    """For each chain, the coins that accept `node` when the earlier ones are `spent`."""
+    """For each case, the coins that accept `node` when the others are `spent`."""
 
     def accepted(values: Sequence[float]) -> list[bool]:
-        tossed = [_coins(case, [*earlier, value]) for case, earlier, value in zip(cases, spent, values)]
+        tossed = [coins([*row[:node], value, *row[node + 1 :]], 0.5) for row, value in zip(spent, values)]
         return [node in found.path for found in sampled(check, cases, tossed)]
 
     at_zero, at_edge = accepted([0.0] * len(cases)), accepted([EDGE] * len(cases))
@@ -72,11 +73,11 @@ def accept_intervals(
 def frontier_shares(
     check: Check, cases: Sequence[VerifyCase], spent: Sequence[Sequence[float]], steps: int
 ) -> list[list[float]]:
-    """For each chain, the share of frontier coins that publish each token when the accept coins are `spent`."""
+    """For each case, the share of frontier coins that publish each token when the accept coins are `spent`."""
     size = cases[0].target_probs.shape[1]
 
     def tokens(values: Sequence[float]) -> list[int]:
-        tossed = [_coins(case, accept, value) for case, accept, value in zip(cases, spent, values)]
+        tossed = [coins(row, value) for row, value in zip(spent, values)]
         return [found.frontier for found in sampled(check, cases, tossed)]
 
     first, last = tokens([0.0] * len(cases)), tokens([EDGE] * len(cases))
@@ -95,38 +96,63 @@ def frontier_shares(
     return [[b - a for a, b in zip([0.0, *cuts], [*cuts, 1.0])] for cuts in edges]
 
 
+@dataclass(frozen=True)
+class _Alive:
+    """A case on its way through the walk: how likely it got here, and with which coins."""
+
+    case: VerifyCase
+    tokens: Prefix
+    weight: float
+    spent: tuple[float, ...]
+
+    def after(self, node: int, coin: float, share: float) -> _Alive:
+        spent = (*self.spent[:node], coin, *self.spent[node + 1 :])
+        return _Alive(self.case, self.tokens, self.weight * share, spent)
+
+
 def emitted_law(check: Check, model: TableModel, steps: int) -> dict[Prefix, float]:
-    """The law of what one round publishes, integrated over the implementation's coins."""
-    drafted = list(model.drafted())
-    cases = [model.case(tokens) for tokens, _ in drafted]
-    weight = [float(w) for _, w in drafted]
-    inside: list[list[float]] = [[] for _ in cases]
+    """The law of what one round publishes, integrated over the implementation's coins.
+
+    All assignments of drafts walk through the tree together, so that each search is one call a step.
+    """
     law: dict[Prefix, float] = {}
-    alive = list(range(len(cases)))
-    for node in range(model.drafts + 1):
-        stops: list[tuple[int, float, list[float]]] = []
-        if node < model.drafts and alive:
-            intervals = accept_intervals(check, [cases[i] for i in alive], node, [inside[i] for i in alive], steps)
-        else:
-            intervals = [Interval(0.0, None, None)] * len(alive)
-        going = []
-        for i, interval in zip(alive, intervals):
-            if interval.share < 1:
-                rejecting = inside[i] if node == model.drafts else [*inside[i], interval.outside or 0.0]
-                stops.append((i, weight[i] * (1 - interval.share), rejecting))
-            if interval.inside is not None:
-                weight[i] *= interval.share
-                inside[i].append(interval.inside)
-                going.append(i)
-        if stops:
-            shares = frontier_shares(check, [cases[i] for i, _, _ in stops], [spent for _, _, spent in stops], steps)
-            for (i, mass, _), row in zip(stops, shares):
-                for v, share in enumerate(row):
-                    if share > 0:
-                        key = (*drafted[i][0][:node], v)
-                        law[key] = law.get(key, 0.0) + mass * share
-        alive = going
+
+    def visit(node: int, alive: Sequence[_Alive]) -> None:
+        siblings = [i for i, above in enumerate(model.parent) if above == node]
+        for child in siblings:
+            cases, spent = [a.case for a in alive], [a.spent for a in alive]
+            accepted, rejected = [], []
+            for one, interval in zip(alive, accept_intervals(check, cases, child, spent, steps)):
+                if interval.inside is not None:
+                    accepted.append(one.after(child, interval.inside, interval.share))
+                if interval.outside is not None:
+                    rejected.append(one.after(child, interval.outside, 1 - interval.share))
+            _ensure_node_order(check, child, siblings, accepted)
+            if accepted:
+                visit(child, accepted)
+            alive = rejected
+            if not alive:
+                return
+        shares = frontier_shares(check, [a.case for a in alive], [a.spent for a in alive], steps)
+        for one, row in zip(alive, shares):
+            for v, share in enumerate(row):
+                if share > 0:
+                    key = (*model.prefix(one.tokens, node), v)
+                    law[key] = law.get(key, 0.0) + one.weight * share
+
+    unspent = (0.5,) * model.nodes
+    visit(-1, [_Alive(model.case(tokens), tokens, float(w), unspent) for tokens, w in model.drafted()])
     return law
+
+
+def _ensure_node_order(check: Check, child: int, siblings: Sequence[int], accepted: Sequence[_Alive]) -> None:
+    """An accepted child must not depend on the coins of its later siblings; else no law can be read off so."""
+    later = [i for i in siblings if i > child]
+    if not later or not accepted:
+        return
+    tempted = [coins([0.0 if i in later else u for i, u in enumerate(a.spent)], 0.5) for a in accepted]
+    if any(child not in found.path for found in sampled(check, [a.case for a in accepted], tempted)):
+        raise Inapplicable("it does not test siblings in node order, so its coins do not tell its law")
 
 
 def completed(law: dict[Prefix, float], model: TableModel, length: int) -> dict[Prefix, float]:
@@ -155,16 +181,7 @@ def bound(check: Check, model: TableModel, steps: int) -> float:
     allowed = compare.slack(check.arithmetic, model.vocabulary)
     smallest = min(p for rows in (model.target, model.draft) for row in rows.values() for p in row if p > 0)
     threshold = allowed.accept(smallest, smallest)
-    owed = min(
-        sum(max(Fraction(0), a - b) for a, b in zip(model.target[k], model.draft[k])) for k in model.target
-    )
+    owed = min(sum(max(Fraction(0), a - b) for a, b in zip(model.target[k], model.draft[k])) for k in model.target)
     breakpoints = allowed.cdf + (2 * allowed.mass(Fraction(1), Fraction(1)) + threshold) / (owed or 1)
     resolution = 2.0**-steps + 2.0**-24
-    return (model.drafts + 1) * (float(threshold + breakpoints) + model.vocabulary * resolution)
-
-
-def _coins(case: VerifyCase, accept: Sequence[float], frontier: float = 0.5) -> Coins:
-    padded = [*accept, *([0.5] * (len(case.parent) - len(accept)))]
-    return coins(padded, frontier)
-
-
+    return (model.nodes + 1) * (float(threshold + breakpoints) + model.vocabulary * resolution)

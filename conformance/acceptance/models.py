@@ -8,6 +8,7 @@ On a model where a fault moves nothing it would pass.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -18,13 +19,14 @@ from oracle.types import VerifyCase
 LAW_SEED = 89
 
 
-def model(seed: int, proposal: str, vocabulary: int = 3, drafts: int = 2) -> TableModel:
+def model(seed: int, proposal: str, vocabulary: int = 3, parent: Sequence[int] = (-1, 0)) -> TableModel:
     """Rows with small distinct weights; no p equals its q, no two rows are equal."""
     generator = np.random.default_rng(seed)
     target: dict[Prefix, tuple[Fraction, ...]] = {}
     draft: dict[Prefix, tuple[Fraction, ...]] = {}
     taken: set[tuple[Fraction, ...]] = set()
-    for length in range(drafts + 1):
+    depth = TableModel(tuple(parent), proposal, target, draft).depth
+    for length in range(depth + 1):
         for prefix in itertools.product(range(vocabulary), repeat=length):
             while True:
                 p, q = (_row(generator, vocabulary) for _ in range(2))
@@ -32,7 +34,7 @@ def model(seed: int, proposal: str, vocabulary: int = 3, drafts: int = 2) -> Tab
                     break
             taken |= {p, q}
             target[prefix], draft[prefix] = p, q
-    return TableModel(drafts, proposal, target, draft)
+    return TableModel(tuple(parent), proposal, target, draft)
 
 
 def law_models(proposal: str) -> list[TableModel]:
@@ -40,9 +42,18 @@ def law_models(proposal: str) -> list[TableModel]:
     return [model(LAW_SEED, proposal)]
 
 
+TREE = (-1, -1, 0, 0)
+"""Two siblings below the root, two below the first of them."""
+
+
+def tree_models(proposal: str) -> list[TableModel]:
+    """The trees whose law a run judges."""
+    return [model(LAW_SEED, proposal, vocabulary=3, parent=TREE)]
+
+
 def ragged_models() -> tuple[TableModel, ...]:
     """Models of one vocabulary that differ in length, kind and every row."""
-    return model(11, "iid", drafts=2), model(12, "point", drafts=1), model(13, "iid", drafts=3)
+    return model(11, "iid"), model(12, "point", parent=(-1,)), model(13, "iid", parent=(-1, 0, 1))
 
 
 def accounting_members(proposal: str) -> list[VerifyCase]:

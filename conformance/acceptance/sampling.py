@@ -9,17 +9,14 @@ import numpy as np
 from conformance import compare
 from conformance.acceptance.cases import Batch, Prefix, RaggedModels, TableModel
 from conformance.check import Check
-from conformance.verdicts import ClauseViolation
 from oracle.types import Decision, VerifyCase
 
 
-def draft_chain(model: TableModel, uniforms: Sequence[float]) -> Prefix:
-    """One chain from the model's drafter."""
-    if model.proposal == "point":
-        return next(model.drafted())[0]
+def draft(model: TableModel, uniforms: Sequence[float]) -> Prefix:
+    """One tree's tokens from the model's drafter, node by node."""
     tokens: Prefix = ()
     for u in uniforms:
-        tokens = (*tokens, pick(model.draft[tokens], u))
+        tokens = (*tokens, pick(model.next_law(tokens), u))
     return tokens
 
 
@@ -41,15 +38,15 @@ def pick(row: Sequence[object], u: float) -> int:
 
 
 def published(check: Check, model: TableModel, trials: int, seed: int) -> list[Prefix]:
-    """What `trials` rounds publish, each continued to drafts + 1 tokens."""
+    """What `trials` rounds publish, each continued to one token more than the tree is deep."""
     generator = np.random.default_rng([7, seed])
-    length = model.drafts + 1
-    chains = [draft_chain(model, row) for row in generator.random((trials, model.drafts)).tolist()]
-    cases = [model.case(tokens) for tokens in chains]
+    length = model.depth + 1
+    drafted = [draft(model, row) for row in generator.random((trials, model.nodes)).tolist()]
+    cases = [model.case(tokens) for tokens in drafted]
     found = verify(check, cases, seed)
     rest: list[list[float]] = generator.random((trials, length)).tolist()
     emitted = []
-    for tokens, case, decision, uniforms in zip(chains, cases, found, rest):
+    for tokens, case, decision, uniforms in zip(drafted, cases, found, rest):
         start = emit(tokens, case, decision, seed)
         emitted.append(continue_from(model, start, uniforms[: length - len(start)]))
     return emitted
@@ -59,7 +56,7 @@ def published_together(check: Check, case: RaggedModels, rounds: int, seed: int)
     """What the member looked at publishes in `rounds` rounds whose call holds all models in turn."""
     generator = np.random.default_rng([8, seed])
     drafted = [
-        (m, model, draft_chain(model, generator.random(model.drafts).tolist()))
+        (m, model, draft(model, generator.random(model.nodes).tolist()))
         for _ in range(rounds)
         for m, model in enumerate(case.models)
     ]
@@ -80,6 +77,4 @@ def verify(check: Check, cases: Sequence[VerifyCase], seed: int) -> list[Decisio
 def emit(tokens: Prefix, case: VerifyCase, decision: Decision, seed: int) -> Prefix:
     """The tokens of a decision, which must be well-formed to have a law."""
     compare.check_structure(case, decision, Batch((case,), None, seed))
-    if len(decision.path) > len(tokens):
-        raise ClauseViolation(f"{len(decision.path)} of {len(tokens)} drafts were accepted", Batch((case,), None, seed))
-    return (*tokens[: len(decision.path)], decision.frontier)
+    return (*(tokens[node] for node in decision.path), decision.frontier)

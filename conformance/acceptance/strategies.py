@@ -127,4 +127,84 @@ def ragged_greedy(draw: st.DrawFn, members: tuple[int, int] = (2, 4)) -> Batch:
 def _widened(case: VerifyCase, size: int) -> VerifyCase:
     """The same case over a larger vocabulary whose further tokens have no mass."""
     padding = ((0, 0), (0, size - case.target_probs.shape[1]))
-    return VerifyCase(case.parent, case.token, np.pad(case.target_probs, padding), case.proposal)
+    draft = None if case.draft_probs is None else np.pad(case.draft_probs, padding)
+    return VerifyCase(case.parent, case.token, np.pad(case.target_probs, padding), case.proposal, draft)
+
+
+@st.composite
+def trees(
+    draw: st.DrawFn,
+    nodes: tuple[int, int] = (2, 5),
+    proposals: Sequence[str] = ("point", "iid", "without_replacement"),
+    peaked: bool = False,
+) -> VerifyCase:
+    """A tree with a fork at the root; the same token ids come back at different nodes.
+
+    Siblings differ, but for the twins of an "iid" proposal, and each has draft mass where it was drawn.
+    `peaked` rows have one clear maximum, which some child often carries.
+    """
+    size, count = draw(st.integers(3, 4)), draw(st.integers(*nodes))
+    proposal = draw(st.sampled_from(list(proposals)))
+    parent = [-1, -1, *(draw(st.integers(-1, i - 1)) for i in range(2, count))][:count]
+    tokens: list[int] = []
+    for i in range(count):
+        taken = [tokens[j] for j in range(i) if parent[j] == parent[i]] if proposal != "iid" else []
+        free = [v for v in range(size) if v not in taken]
+        if not free:  # a full house: hang the node one level deeper
+            parent[i] = i - 1
+            free = list(range(size))
+        tokens.append(draw(st.sampled_from(free)))
+    target, draft = draw(rows(count + 1, size)), draw(rows(count + 1, size))
+    for i in range(-1, count):
+        children = [tokens[j] for j in range(count) if parent[j] == i]
+        weights = [w + (1 / size if v in children else 0) for v, w in enumerate(draft[i + 1])]
+        draft[i + 1] = [w / sum(weights) for w in weights]
+        if peaked:
+            best = draw(st.sampled_from([*children, *children, *range(size)]))
+            weights = [w / 4 + (1.0 + i / 8 if v == best else 0.0) for v, w in enumerate(target[i + 1])]
+            target[i + 1] = [w / sum(weights) for w in weights]
+    return VerifyCase(
+        np.array(parent, dtype=np.int64),
+        np.array(tokens, dtype=np.int64),
+        np.array(target),
+        proposal,
+        None if proposal == "point" else np.array(draft),
+    )
+
+
+@st.composite
+def mixed(draw: st.DrawFn, peaked: bool = False) -> Batch:
+    """Trees and chains in one call, over one vocabulary, with coins and a seed."""
+    members = [draw(trees(peaked=peaked)), draw(trees(peaked=peaked)), draw(greedy_chains() if peaked else chains())]
+    size = max(case.target_probs.shape[1] for case in members)
+    cases = tuple(_widened(members[i], size) for i in draw(st.permutations(range(len(members)))))
+    return Batch(cases, tuple(draw(coins_for(case, inner_coin)) for case in cases), draw(seeds))
+
+
+@st.composite
+def second_siblings(draw: st.DrawFn, proposal: str) -> Batch:
+    """A fork whose first sibling is rejected for certain and whose second one has a threshold inside (0, 1).
+
+    The fork stands at the root, or below a node that is accepted for certain.
+    """
+    first, second = draw(st.sampled_from([(0, 2), (3, 1), (2, 3), (1, 0)]))
+    others = [v for v in range(4) if v not in (first, second)]
+    share = draw(st.sampled_from([0.25, 0.375, 0.625]))
+    low, more = draw(st.sampled_from([0.0625, 0.125])), draw(st.sampled_from([0.03125, 0.0625]))
+    p, q = [0.0] * 4, [0.0] * 4
+    p[first], p[second], q[first], q[second] = low, 0.25 + more, 0.5, 0.25
+    for v, part in zip(others, (share, 1 - share)):
+        p[v], q[v] = part * (0.75 - low - more), (1 - part) * 0.25
+    deep = draw(st.booleans())
+    below = draw(rows(2, 4))
+    target = [[float(v == others[0]) for v in range(4)], p] if deep else [p]
+    draft = [[0.25, 0.125, 0.5, 0.125], q] if deep else [q]
+    tokens, parent = ([others[0], first, second], [-1, 0, 0]) if deep else ([first, second], [-1, -1])
+    case = VerifyCase(
+        np.array(parent, dtype=np.int64),
+        np.array(tokens, dtype=np.int64),
+        np.array([*target, *below]),
+        proposal,
+        None if proposal == "point" else np.array([*draft, *draw(rows(2, 4))]),
+    )
+    return Batch((case,), (coins([0.5] * deep + [LAST_COIN, 0.5], 0.5),))

@@ -83,7 +83,8 @@ def test_the_threshold_is_the_ratio(check: Check) -> None:
             p = Fraction(float(case.target_probs[node][token]))
             q = Fraction(float(case.draft_probs[node][token])) if case.draft_probs is not None else Fraction(1)
             threshold = min(Fraction(1), p / q)
-            (interval,) = measure.accept_intervals(check, [case], node, [spent], steps)
+            coins = [*spent, *[0.5] * (len(case.parent) - node)]
+            (interval,) = measure.accept_intervals(check, [case], node, [coins], steps)
             found = Fraction(interval.share)
             if abs(found - threshold) > allowed.accept(p, q) * threshold + Fraction(2) ** -steps:
                 raise ClauseViolation(

@@ -22,7 +22,7 @@ PROPOSALS = [
 
 
 def target_law(model: TableModel) -> dict[Prefix, float]:
-    law = road.sequence_law(model.target, model.drafts + 1)
+    law = road.sequence_law(model.target, model.depth + 1)
     return {tokens: float(weight) for tokens, weight in law.items()}
 
 
@@ -40,7 +40,7 @@ def test_by_coins(check: Check, proposal: str) -> None:
 
     def body(model: TableModel) -> None:
         emitted = measure.emitted_law(check, model, STEPS)
-        found = measure.completed(emitted, model, model.drafts + 1)
+        found = measure.completed(emitted, model, model.depth + 1)
         target = target_law(model)
         allowed = measure.bound(check, model, STEPS)
         if max(abs(found.get(k, 0.0) - m) for k, m in target.items()) > allowed:
@@ -70,7 +70,7 @@ def test_by_evidence(check: Check, proposal: str) -> None:
             return [counts[k] for k in order]
 
         process = check.weigh(
-            f"the {model.drafts + 1} published tokens, continued from the target, follow its joint law",
+            f"the {model.depth + 1} published tokens, continued from the target, follow its joint law",
             [target[k] for k in order],
             sample,
             check.trials("verify_random"),
