@@ -33,7 +33,6 @@ def verifiers(module: ModuleType) -> dict[str, Any]:
 
 
 FAULTS = {name: fault for name, fault in verifiers(faulty).items() if hasattr(fault, "refutes")}
-COARSE = {name: fault for name, fault in verifiers(faulty).items() if fault.stopped_as}
 HARMLESS = verifiers(harmless)
 
 
@@ -70,13 +69,6 @@ def test_a_fault_is_refuted_at_its_clause(name: str, suite: Suite) -> None:
     return assert_refuted(judge(suite, spec, fault.seen_in, "-k", "accounting"), fault.refutes)
 
 
-@pytest.mark.parametrize("name", COARSE)
-def test_a_coarse_fault_is_stopped_before_it_is_judged(name: str, suite: Suite) -> None:
-    found = suite(f"--impl={faulty.__name__}:{name}")
-    assert found.code == 2, found.output[-3000:]
-    assert COARSE[name].stopped_as in found.output
-
-
 @pytest.mark.parametrize("name", HARMLESS)
 def test_a_harmless_verifier_passes(name: str, suite: Suite) -> None:
     if name == "TorchTensors" and importlib.util.find_spec("torch") is None:
@@ -109,9 +101,9 @@ def test_no_check_judges_an_excluded_or_unknown_clause() -> None:
     assert judged_clauses() == {i for i, c in clauses.clauses(CONTRACT).items() if not c.excluded}
 
 
-@pytest.mark.parametrize("name", [*FAULTS, *COARSE, *HARMLESS])
+@pytest.mark.parametrize("name", [*FAULTS, *HARMLESS])
 def test_an_implementation_says_what_it_is(name: str) -> None:
-    (found,) = [kind[name] for kind in (FAULTS, COARSE, HARMLESS) if name in kind]
+    (found,) = [kind[name] for kind in (FAULTS, HARMLESS) if name in kind]
     assert isinstance(found.DECLARATION, Declaration)
     assert found.__doc__ and "\n" not in found.__doc__, "its docstring is one line"
     assert found.__doc__ != found.__base__.__doc__

@@ -207,9 +207,7 @@ def test_a_report_that_cannot_be_written_exits_2(suite: Suite) -> None:
 
 def test_two_runs_in_one_folder_do_not_meet(suite: Suite) -> None:
     command = suite.arguments("-k", "is_a_walk")
-    both = [
-        subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True) for _ in range(2)
-    ]
+    both = [subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True) for _ in range(2)]
     for one in both:
         output, _ = one.communicate(timeout=120)
         assert one.returncode == 0, output

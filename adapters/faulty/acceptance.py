@@ -1,4 +1,4 @@
-"""Verifiers with one fault each: structure, greedy, support; `acceptance_sampled` holds the rest.
+"""Verifiers with one fault each: structure, greedy, support; `acceptance_sampled` and `trees` hold the rest.
 
 `--impl=adapters.faulty.acceptance:Name` names any of them. `refutes` was written down before the run.
 """
@@ -13,30 +13,8 @@ import numpy as np
 
 from adapters.faulty.acceptance_sampled import *  # noqa: F403 - one address for every fault
 from adapters.faulty.chain import Chain, Member, Row, Trial, normalised, owed
+from adapters.faulty.trees import *  # noqa: F403
 from oracle.types import Coins, Decision, VerifyCase
-
-# ---- too coarse to be judged
-
-
-class InvertedRatio(Chain):
-    """Accepts where u·p < q."""
-
-    stopped_as = "accept and reject look exchanged"
-
-    @classmethod
-    def accepts(cls, trial: Trial) -> bool:
-        return trial.u * trial.p < trial.q
-
-
-class JudgesByTheRowBehind(Chain):
-    """Tests a draft against the row behind its own, which only its successor may be judged by."""
-
-    stopped_as = "accept and reject look exchanged"
-
-    @classmethod
-    def accepts(cls, trial: Trial) -> bool:
-        return trial.u * trial.q < cls.row(trial.case.target_probs, trial.node + 1)[trial.token]
-
 
 # ---- structure
 
@@ -272,6 +250,16 @@ class IgnoresTheSeed(Chain):
         return super().own_coins(cases, 0)
 
 
+class JudgesByTheRowBehind(Chain):
+    """Tests a draft against the row behind its own, which only its successor may be judged by."""
+
+    refutes = "ACCEPTANCE-107"
+
+    @classmethod
+    def accepts(cls, trial: Trial) -> bool:
+        return trial.u * trial.q < cls.row(trial.case.target_probs, trial.node + 1)[trial.token]
+
+
 # ---- greedy
 
 
@@ -327,6 +315,16 @@ class HighestIdOnTies(Chain):
 
 
 # ---- support
+
+
+class InvertedRatio(Chain):
+    """Accepts where u·p < q."""
+
+    refutes = "ACCEPTANCE-301"
+
+    @classmethod
+    def accepts(cls, trial: Trial) -> bool:
+        return trial.u * trial.p < trial.q
 
 
 class EpsilonInTheRatio(Chain):

@@ -51,8 +51,6 @@ class BlackBox:
     """In a fault: the clause that it breaks, the lowest one that the suite refutes."""
     seen_in: ClassVar[str] = "quick"
     """The shortest profile that must see it."""
-    stopped_as: ClassVar[str] = ""
-    """In a fault too coarse to be judged: what the smoke step says in the place of a verdict."""
 
     def __init_subclass__(
         cls,
