@@ -25,11 +25,16 @@ BY_INPUTS = ("verify_greedy", "verify_sampled")
 LAWS = ("iid", "point", "without_replacement")
 
 
-def clauses_by_proposal(first: int) -> list[object]:
-    return [
-        pytest.param(proposal, marks=pytest.mark.clauses(f"ACCEPTANCE-{first + i}"), id=proposal)
-        for i, proposal in enumerate(LAWS)
-    ]
+FIRST = [
+    pytest.param("iid", marks=pytest.mark.clauses("ACCEPTANCE-404"), id="iid"),
+    pytest.param("point", marks=pytest.mark.clauses("ACCEPTANCE-405"), id="point"),
+    pytest.param("without_replacement", marks=pytest.mark.clauses("ACCEPTANCE-406"), id="without_replacement"),
+]
+JOINT = [
+    pytest.param("iid", marks=pytest.mark.clauses("ACCEPTANCE-504"), id="iid"),
+    pytest.param("point", marks=pytest.mark.clauses("ACCEPTANCE-505"), id="point"),
+    pytest.param("without_replacement", marks=pytest.mark.clauses("ACCEPTANCE-506"), id="without_replacement"),
+]
 
 
 @pytest.mark.clauses("ACCEPTANCE-111")
@@ -97,7 +102,7 @@ def test_trees_publish_no_impossible_token(check: Check, operation: str) -> None
     check.for_all(strategies.with_coins(strategies.trees(), strategies.inner_coin), body)
 
 
-@pytest.mark.parametrize("proposal", clauses_by_proposal(404))
+@pytest.mark.parametrize("proposal", FIRST)
 def test_first_token_law_by_coins(check: Check, proposal: str) -> None:
     need_coins(check, frontier=True)
 
@@ -115,7 +120,7 @@ def test_first_token_law_by_coins(check: Check, proposal: str) -> None:
     check.for_each(models.tree_models(proposal), body)
 
 
-@pytest.mark.parametrize("proposal", clauses_by_proposal(504))
+@pytest.mark.parametrize("proposal", JOINT)
 def test_joint_law_by_coins(check: Check, proposal: str) -> None:
     need_coins(check, frontier=True)
 
@@ -133,7 +138,7 @@ def test_joint_law_by_coins(check: Check, proposal: str) -> None:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("proposal", clauses_by_proposal(504))
+@pytest.mark.parametrize("proposal", JOINT)
 def test_joint_law_by_evidence(check: Check, proposal: str) -> None:
     check.require("verify_random")
 
