@@ -87,7 +87,7 @@ class Check:
         """
         self.require(operation)
         function = self.implementation.operations[operation]
-        self.journal.state("call")
+        self.journal.calling()
         try:
             with _stdout_to(self._keep_output):
                 return function(*arguments)
@@ -102,7 +102,7 @@ class Check:
         except BaseException as error:  # whatever it raises is its own
             raise Raised(operation, error, self.case) from error
         finally:
-            self.journal.state("suite")
+            self.journal.idle()
 
     def _keep_output(self, text: bytes) -> None:
         self.printed = (self.printed + text)[:4096]

@@ -62,12 +62,12 @@ def verify_random(cases: Sequence[VerifyCase], seed: int) -> list[Decision]:
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise BadInput("seed", (), "a seed is a non-negative integer", seed)
     generator = np.random.default_rng(int(seed))
-    coins = []
+    decisions = []
     for i, case in enumerate(cases):
-        nodes = CaseView(case, f"cases[{i}]").size
-        drawn = generator.random(nodes + 1)
-        coins.append(Coins(drawn[:nodes], float(drawn[nodes])))
-    return verify_sampled(cases, coins)
+        view = CaseView(case, f"cases[{i}]")
+        coins = Coins(generator.random(view.size), generator.random())
+        decisions.append(_decide(view, coins, f"coins[{i}]"))
+    return decisions
 
 
 def _decide(view: CaseView, coins: Coins, field: str) -> Decision:
@@ -278,18 +278,22 @@ def matrix(values: object, field: str, rows: int, columns: int | None) -> np.nda
 def probability_row(matrix: np.ndarray, row: int, field: str) -> Row:
     """One row of `matrix` as a list of numbers; `BadInput` unless it is a law."""
     values: Row = matrix[row].tolist()
+    tolerance = _row_tolerance(matrix)
+    total: Number = 0
     for v, value in enumerate(values):
-        if not (0 <= value <= 1 + _row_tolerance(matrix)):  # false for NaN, too
+        if not (0 <= value <= 1 + tolerance):  # false for NaN, too
             shown = value if isinstance(value, Rational) or math.isfinite(value) else str(value)
             raise BadInput(field, (row, v), "a probability lies in [0, 1]", shown)
-    total = mass(values)
-    if abs(total - 1) > _row_tolerance(matrix):
+        total = total + value
+    if abs(total - 1) > tolerance:
         raise BadInput(field, (row,), "a probability row sums to one", float(total))
     return values
 
 
 def _row_tolerance(matrix: np.ndarray) -> float:
     """1e-9 for float64 rows; one rounding a term for narrower ones, which cannot sum any closer."""
+    if matrix.dtype == np.float64:
+        return 1e-9
     if matrix.dtype.kind == "O":
         return 0.0
     rounding: float = np.finfo(matrix.dtype).eps * matrix.shape[1]

@@ -46,6 +46,11 @@ TREE = (-1, -1, 0, 0)
 """Two siblings below the root, two below the first of them."""
 
 
+def fork_model(proposal: str) -> TableModel:
+    """Two siblings below the root, for the law of what is published first."""
+    return model(LAW_SEED, proposal, vocabulary=3, parent=(-1, -1))
+
+
 def tree_models(proposal: str) -> list[TableModel]:
     """The trees whose law a run judges."""
     return [model(LAW_SEED, proposal, vocabulary=3, parent=TREE)]
