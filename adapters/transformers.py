@@ -71,6 +71,11 @@ DECLARATION = Declaration(
             "an empty residual is divided by its own sum, and torch.multinomial refuses the NaN row",
             witness="no_residual_left_behind_a_softmax",
         ),
+        Deviation(
+            "ACCEPTANCE-606",
+            "the same empty residual, met coin by coin",
+            witness="no_residual_left_behind_a_softmax",
+        ),
     ),
 )
 
