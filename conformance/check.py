@@ -13,6 +13,7 @@ import functools
 import os
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -128,8 +129,18 @@ class Check:
         )
         @hypothesis.given(strategy)
         def drawn(case: Case) -> None:
-            self._run(body, case)
+            text = self._text(case)
+            if shrinking and time.monotonic() > shrinking[0] + self.profile.shrink_seconds and text not in failed:
+                return  # time is up: the search ends at the smallest case it has found
+            try:
+                self._run(body, case)
+            except CheckOutcome:
+                shrinking.append(time.monotonic())
+                failed.add(text)
+                raise
 
+        failed: set[str] = set()
+        shrinking: list[float] = []
         try:
             drawn()
         except hypothesis.errors.Flaky as error:
@@ -149,9 +160,13 @@ class Check:
             self._run(body, case)
         self._settle()
 
+    def _text(self, case: Any) -> str:
+        """The case as its file would hold it."""
+        return casefile.dumps(casefile.CaseFile(self.contract, self.name, self.clauses, case))
+
     def _run(self, body: Callable[[Any], None], case: Any) -> None:
         self.case = case
-        self.journal.write(casefile.dumps(casefile.CaseFile(self.contract, self.name, self.clauses, case)))
+        self.journal.write(self._text(case))
         try:
             body(case)
         except Inapplicable as outcome:

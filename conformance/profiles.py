@@ -13,13 +13,15 @@ POWER = 0.99
 @dataclass(frozen=True)
 class Profile:
     """examples: drawn cases a check. trials: most cases a statistical check. seconds: most time it may buy
-    at the declared cost. timeout: seconds after which a check counts as hung. repeatable: same seed unless
+    at the declared cost. shrink_seconds: most time spent on making a failing case smaller. timeout: seconds
+    after which a check counts as hung. repeatable: same seed unless
     one is given."""
 
     name: str
     examples: int
     trials: int
     seconds: float
+    shrink_seconds: float
     timeout: float
     repeatable: bool = True
 
@@ -27,8 +29,10 @@ class Profile:
 PROFILES = {
     profile.name: profile
     for profile in (
-        Profile("quick", examples=25, trials=4_000, seconds=0.4, timeout=60),
-        Profile("ci", examples=150, trials=40_000, seconds=8.0, timeout=180),
-        Profile("deep", examples=2_000, trials=1_000_000, seconds=180.0, timeout=1_800, repeatable=False),
+        Profile("quick", examples=25, trials=4_000, seconds=0.4, shrink_seconds=5, timeout=60),
+        Profile("ci", examples=150, trials=40_000, seconds=8.0, shrink_seconds=20, timeout=180),
+        Profile(
+            "deep", examples=2_000, trials=1_000_000, seconds=180.0, shrink_seconds=120, timeout=1_800, repeatable=False
+        ),
     )
 }
