@@ -38,6 +38,8 @@ LEAST_EXAMPLES = 10
 CALLS_AN_EXAMPLE = 12
 """About how many cases a drawn example puts through the implementation."""
 DEFAULT_COST = 3e-4
+SUITE_COST = 5e-5
+"""Seconds that the suite itself spends on a case: a faster implementation is not asked more often."""
 
 
 @dataclass
@@ -199,7 +201,7 @@ class Check:
 
     def trials(self, operation: str, share: float = 1.0) -> int:
         """How many cases of `operation` this profile's time buys at the declared cost."""
-        affordable = int(share * self.profile.seconds / self.cost(operation))
+        affordable = int(share * self.profile.seconds / max(self.cost(operation), SUITE_COST))
         return max(LEAST_TRIALS, min(self.profile.trials, affordable))
 
     def cost(self, operation: str) -> float:
