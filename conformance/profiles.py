@@ -29,7 +29,7 @@ class Profile:
 PROFILES = {
     profile.name: profile
     for profile in (
-        Profile("quick", examples=25, trials=4_000, seconds=0.4, shrink_seconds=5, timeout=60),
+        Profile("quick", examples=25, trials=4_000, seconds=0.4, shrink_seconds=5, timeout=120),
         Profile("ci", examples=150, trials=40_000, seconds=8.0, shrink_seconds=20, timeout=180),
         Profile(
             "deep", examples=2_000, trials=1_000_000, seconds=180.0, shrink_seconds=120, timeout=1_800, repeatable=False
