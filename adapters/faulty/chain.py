@@ -77,6 +77,7 @@ class BlackBox:
 
     @classmethod
     def decide(cls, cases: Sequence[VerifyCase], coins: Sequence[Coins]) -> list[Decision]:
+        refuse_trees(cases)
         return [cls.sampled(case, spent) for case, spent in cls.members(cases, coins)]
 
     @classmethod
@@ -107,8 +108,6 @@ class BlackBox:
     @classmethod
     def tokens(cls, case: VerifyCase) -> list[int]:
         """The drafts of a chain, each of them an id of the vocabulary."""
-        if case.parent.tolist() != list(range(-1, len(case.parent) - 1)):
-            raise NotApplicable("this verifier knows chains alone")
         tokens: list[int] = case.token.tolist()
         for node, token in enumerate(tokens):
             if not 0 <= token < case.target_probs.shape[1]:
@@ -183,6 +182,7 @@ class Chain(BlackBox):
 
     @classmethod
     def verify_greedy(cls, cases: Sequence[VerifyCase]) -> list[Decision]:
+        refuse_trees(cases)
         unspent = [Coins(np.zeros(len(case.token)), 0.0) for case in cases]
         return [cls.greedy(case) for case, _ in cls.members(cases, unspent)]
 
@@ -206,6 +206,13 @@ class Chain(BlackBox):
     def argmax(cls, row: Row) -> int:
         """The lowest id among the most probable ones."""
         return row.index(max(row))
+
+
+def refuse_trees(cases: Sequence[VerifyCase]) -> None:
+    """The verifiers built on this one know chains alone, whatever else is wrong with them."""
+    for case in cases:
+        if case.parent.tolist() != list(range(-1, len(case.parent) - 1)):
+            raise NotApplicable("this verifier knows chains alone")
 
 
 def owed(target: Row, draft: Row) -> Row:
