@@ -33,8 +33,10 @@ def table(runs: Sequence[Run]) -> str:
         "",
     ]
     for run in runs:
+        told: dict[str, list[str]] = {}
         for deviation in run.declaration["deviations"]:
-            lines.append(f"- `{run.spec}` {deviation['clause']}: {deviation['reason']} ({evidence(run, deviation)}).")
+            told.setdefault(f"{deviation['reason']} ({evidence(run, deviation)})", []).append(deviation["clause"])
+        lines += [f"- `{run.spec}` {', '.join(ids)}: {text}." for text, ids in told.items()]
         observed = ", ".join(f"{k} `{v}`" for k, v in run.observed.items())
         if observed:
             lines.append(f"- `{run.spec}` observed at work: {observed}.")
