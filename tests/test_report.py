@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -138,11 +139,10 @@ def test_the_readme_holds_the_table_of_the_committed_reports() -> None:
 
 
 def test_committed_reports_speak_of_no_machine() -> None:
+    """No absolute path of the machine that ran them."""
     for path in sorted((ROOT / "docs" / "reports").glob("*.json")):
         written = path.read_text(encoding="utf-8")
-        assert (
-            "/tmp/" not in written and "/home/" not in written and "/root/" not in written and "/work/" not in written
-        )
+        assert not re.search(r"(?<![\w:/.])/[a-z]+/[a-z.]", written), path.name
 
 
 def test_a_page_without_markers_is_refused() -> None:
