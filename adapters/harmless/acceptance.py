@@ -123,7 +123,7 @@ class _OtherArrays(Chain):
 
     @classmethod
     def convert(cls, decision: Decision) -> Any:
-        raise NotImplementedError
+        return decision
 
     @classmethod
     def decide(cls, cases: Sequence[VerifyCase], coins: Sequence[Coins]) -> list[Decision]:
