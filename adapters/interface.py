@@ -51,6 +51,8 @@ PROMISES = ("seed", "batch_independent")
 
 COIN_SCHEMES = ("per_node", "per_parent", "sample_and_match", "block")
 FRONTIER_COINS = ("inverse_cdf", "own")
+TOP_K_TIES = ("exact", "keep")
+WARP_STAGES = ("temperature", "top_k", "top_p", "min_p")
 
 
 class AdapterError(Exception):
@@ -195,7 +197,16 @@ def _check(spec: str, declaration: Declaration) -> None:
     for generator in declaration.generators:
         if generator not in ("python", "numpy", "torch"):
             refuse("generators", "a global generator is python, numpy or torch", generator)
-    for key, allowed in (("coin_scheme", COIN_SCHEMES), ("frontier_coin", FRONTIER_COINS)):
+    order = declaration.conventions.get("filter_order", "temperature")
+    stages = [stage for part in order.split(",") for stage in part.split("+")]
+    if len(set(stages)) != len(stages) or set(stages) - set(WARP_STAGES):
+        rule = f"names each of {', '.join(WARP_STAGES)} at most once, in order; '+' joins filters that act together"
+        refuse("conventions['filter_order']", rule, order)
+    for key, allowed in (
+        ("coin_scheme", COIN_SCHEMES),
+        ("frontier_coin", FRONTIER_COINS),
+        ("top_k_ties", TOP_K_TIES),
+    ):
         if declaration.conventions.get(key, allowed[0]) not in allowed:
             refuse(f"conventions[{key!r}]", f"is one of {', '.join(allowed)}", declaration.conventions[key])
     for deviation in declaration.deviations:

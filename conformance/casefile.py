@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from conformance.clauses import contracts
-from oracle.types import PROPOSALS, Coins, VerifyCase
+from oracle.types import PROPOSALS, Coins, ProposalCase, VerifyCase, WarpCase
 
 FORMAT = "eagle-conformance/case/1"
 LIMIT_BYTES = 16 * 2**20
@@ -36,7 +36,7 @@ _DTYPES = ("float64", "int64", "bool")
 _RATIO = re.compile(r"-?[0-9]{1,400}/[0-9]{1,400}")
 
 T = TypeVar("T", bound=type)
-_TYPES: dict[str, type] = {"VerifyCase": VerifyCase, "Coins": Coins}
+_TYPES: dict[str, type] = {kind.__name__: kind for kind in (VerifyCase, Coins, WarpCase, ProposalCase)}
 
 
 class CaseFileError(ValueError):
@@ -233,6 +233,8 @@ def _broken_rules(value: Any) -> list[tuple[str, str]]:
             ("draft_probs", "is given unless the proposal is point", lambda: point or draft is not None),
             ("draft_probs", "has the shape of target_probs", lambda: draft is None or draft.shape == rows.shape),
         ]
+    elif isinstance(value, WarpCase):
+        checked = [("logits", "has shape [V] or [R, V]", lambda: value.logits.ndim in (1, 2) and value.logits.size > 0)]
     elif isinstance(value, Coins):
         checked = [("accept", "is a vector", lambda: value.accept.ndim == 1)]
     elif isinstance(cases := getattr(value, "cases", None), tuple) and getattr(value, "coins", None) is not None:

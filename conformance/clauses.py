@@ -12,6 +12,7 @@ HERE = Path(__file__).parent
 
 _GROUP = re.compile(r"^## (?P<group>.+)$")
 _CLAUSE = re.compile(r"^### (?P<id>[A-Z]+-\d+)$")
+_BESIDE = "Beside the ladder: it rests on no other group, and no rung rests on it."
 _FIELD = re.compile(r"^- (?P<name>source|implies|excluded|tolerance): (?P<text>.+)$")
 
 
@@ -36,6 +37,8 @@ class Clause:
     implies: frozenset[str]
     excluded: str = ""
     tolerance: str = ""
+    beside: bool = False
+    """Its group stands beside the ladder."""
 
 
 @cache
@@ -50,6 +53,7 @@ def clauses(contract: str) -> Mapping[str, Clause]:
     path = HERE / contract / "spec.md"
     drafts: list[dict[str, str]] = []
     groups: list[str] = []
+    beside: set[str] = set()
     current: dict[str, str] | None = None
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if match := _GROUP.match(line):
@@ -60,6 +64,8 @@ def clauses(contract: str) -> Mapping[str, Clause]:
                 raise SpecError(f"{path.name}:{number}: a clause stands in a group")
             current = {"id": match["id"], "group": groups[-1], "sentence": ""}
             drafts.append(current)
+        elif line == _BESIDE and groups:
+            beside.add(groups[-1])
         elif current is not None and (match := _FIELD.match(line)):
             current[match["name"]] = match["text"]
         elif current is not None and line.strip():
@@ -81,6 +87,7 @@ def clauses(contract: str) -> Mapping[str, Clause]:
             implies=_expand(draft.get("implies", ""), drafts, draft["id"]),
             excluded=draft.get("excluded", ""),
             tolerance=draft.get("tolerance", ""),
+            beside=draft["group"] in beside,
         )
         for draft in drafts
     }

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from oracle.types import Coins, Decision, VerifyCase
+from oracle.types import Coins, Decision, ProposalCase, VerifyCase, WarpCase
 
 SHOWN = 12
 
@@ -28,7 +28,7 @@ def number(value: Any) -> str:
     return short
 
 
-def row(values: Sequence[Any]) -> str:
+def row(values: Sequence[Any] | np.ndarray) -> str:
     """A probability row in brackets, the middle of a long one left out."""
     shown = [number(v) for v in (values if len(values) <= SHOWN else [*values[:8], *values[-3:]])]
     if len(values) > SHOWN:
@@ -78,8 +78,41 @@ def drawn(value: object) -> str:
     """Whatever a check ran on: a case, or anything that knows how to draw itself."""
     if isinstance(value, VerifyCase):
         return case(value)
+    if isinstance(value, WarpCase):
+        return logits(value)
+    if isinstance(value, ProposalCase):
+        return drafting(value)
     draw_itself = getattr(value, "drawn", None)
     return str(draw_itself()) if callable(draw_itself) else repr(value)
+
+
+def logits(value: WarpCase) -> str:
+    """Rows of logits, each with what it is warped with."""
+    rows = np.asarray(value.logits)
+    rows = rows.reshape(-1, rows.shape[-1])
+    lines = [f"{len(rows)} row{'s' if len(rows) != 1 else ''} of logits over {rows.shape[1]} tokens"]
+    for r, entries in enumerate(rows):
+        given = []
+        for name in ("temperature", "top_k", "top_p", "min_p"):
+            parameter = np.asarray(getattr(value, name))
+            given.append(f"{name} {number(parameter[r] if parameter.ndim else parameter.item())}")
+        lines.append(f"  row {r}: {row(entries)}  {', '.join(given)}")
+    return "\n".join(lines)
+
+
+def drafting(value: ProposalCase) -> str:
+    """What a drafter is asked for, with the first rows of its table."""
+    parent = np.asarray(value.parent).tolist()
+    lines = [f"{value.trials} trials of a tree with the parents {parent}, proposal {value.proposal}, seed {value.seed}"]
+    if isinstance(value.table, Mapping):
+        shown = [(prefix, entries) for prefix, entries in value.table.items() if len(prefix) < 2]
+    else:
+        shown = [((), value.table[0].tolist())]
+        shown += [((v,), entries) for v, entries in enumerate(value.table[1].tolist())] if len(value.table) > 1 else []
+    for prefix, entries in shown:
+        after = f"after {' '.join(map(str, prefix))}" if prefix else "at the root"
+        lines.append(f"  {after}: q = {row(entries)}")
+    return "\n".join([*lines, "  (longer prefixes are in the case file)"] if len(parent) > 1 else lines)
 
 
 def batch(cases: Sequence[VerifyCase], coins: Sequence[Coins] | None) -> str:

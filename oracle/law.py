@@ -9,15 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from oracle.acceptance import ROOT, Row, walk
+from oracle.discrete import Row, without
 from oracle.errors import BadInput
 from oracle.types import PROPOSALS
+from oracle.walks import ROOT, walk_of
 
 Table = Mapping[tuple[int, ...], Sequence[Fraction]]
 """Prefix of tokens after the root → law of the next token; rows of V Fractions."""
 
 Sequences = dict[tuple[int, ...], Fraction]
 """Token sequence → probability."""
+
+Arrange = Callable[[Sequence[int], Sequence[Fraction]], Sequence[int]]
+"""What a builder does to drawn siblings: their tokens and their row → which of them stay, in which order."""
 
 Choose = Callable[[Sequence[Fraction]], int]
 
@@ -35,14 +39,23 @@ def target_law(target: Table, length: int) -> Sequences:
     return law
 
 
-def emitted_law(target: Table, draft: Table, parent: Sequence[int], proposal: str) -> Sequences:
+def emitted_law(
+    target: Table,
+    draft: Table,
+    parent: Sequence[int],
+    proposal: str,
+    scheme: str = "per_node",
+    arrange: Arrange | None = None,
+) -> Sequences:
     """The law of what one round publishes (accepted tokens, then the frontier), of varying length.
 
     `parent` is the shape of the draft tree, [n] with parent[i] < i; the drafts come from `draft` as
-    `proposal` says ("point": the most probable tokens in sibling order). Raises `BadInput`.
+    `proposal` says ("point": the most probable tokens in sibling order), the coins are spent as `scheme`
+    says. `arrange` re-sorts or prunes the siblings between the draw and the verification; for sampled
+    proposals that is lossy (`by_value`, `best_of`). Raises `BadInput`.
     """
     law: Sequences = {}
-    for weight, tokens in _runs(target, draft, parent, proposal):
+    for weight, tokens in _runs(target, draft, parent, proposal, scheme, arrange):
         law[tokens] = law.get(tokens, Fraction(0)) + weight
     return law
 
@@ -64,22 +77,47 @@ def completed(law: Sequences, target: Table, length: int) -> Sequences:
     return whole
 
 
-def is_lossless(target: Table, draft: Table, parent: Sequence[int], proposal: str, length: int) -> bool:
+def is_lossless(
+    target: Table,
+    draft: Table,
+    parent: Sequence[int],
+    proposal: str,
+    length: int,
+    scheme: str = "per_node",
+    arrange: Arrange | None = None,
+) -> bool:
     """Whether the completed law of one round equals the target's own: equal, not close."""
-    emitted = emitted_law(target, draft, parent, proposal)
+    emitted = emitted_law(target, draft, parent, proposal, scheme, arrange)
     return completed(emitted, target, length) == target_law(target, length)
 
 
-def accepted_depth_law(target: Table, draft: Table, parent: Sequence[int], proposal: str) -> list[Fraction]:
+def accepted_depth_law(
+    target: Table, draft: Table, parent: Sequence[int], proposal: str, scheme: str = "per_node"
+) -> list[Fraction]:
     """P(exactly k drafts are accepted) for k = 0 … depth of the tree."""
     law = [Fraction(0)] * (_depth(parent) + 1)
-    for weight, tokens in _runs(target, draft, parent, proposal):
+    for weight, tokens in _runs(target, draft, parent, proposal, scheme):
         law[len(tokens) - 1] += weight
     return law
 
 
+def by_value(tokens: Sequence[int], row: Sequence[Fraction]) -> list[int]:
+    """Siblings from the most probable to the least: harmless for point proposals, lossy for drawn ones."""
+    return sorted(range(len(tokens)), key=lambda i: (-row[tokens[i]], tokens[i], i))
+
+
+def best_of(keep: int) -> Arrange:
+    """The `keep` most probable siblings, in draw order: harmless for point proposals, lossy for drawn ones."""
+    return lambda tokens, row: sorted(by_value(tokens, row)[:keep])
+
+
 def _runs(
-    target: Table, draft: Table, parent: Sequence[int], proposal: str
+    target: Table,
+    draft: Table,
+    parent: Sequence[int],
+    proposal: str,
+    scheme: str,
+    arrange: Arrange | None = None,
 ) -> Iterator[tuple[Fraction, tuple[int, ...]]]:
     """Every run of the walk with its probability and the tokens it publishes.
 
@@ -88,11 +126,12 @@ def _runs(
     """
     if proposal not in PROPOSALS:
         raise BadInput("proposal", (), f"a proposal is one of {', '.join(PROPOSALS)}", proposal)
+    walk = walk_of(scheme)
     scripts: list[tuple[int, ...]] = [()]
     while scripts:
         run = _Run(scripts.pop())
-        view = _TableView(target, draft, parent, proposal, run.choose)
-        decision = walk(view, run.accepts, run.choose)
+        view = _TableView(target, draft, parent, proposal, run.choose, arrange)
+        decision = walk(view, run)
         scripts.extend(run.left_for_later)
         yield run.weight, (*(view.drawn[node] for node in decision.path), decision.frontier)
 
@@ -119,6 +158,9 @@ class _Run:
         self.weight *= law[choice]
         return choice
 
+    def draw(self, law: Sequence[Fraction], node: int | None = None) -> int:
+        return self.choose(law)
+
     def accepts(self, node: int, p: Fraction, q: Fraction) -> bool:
         """Both outcomes of u·q < p for a uniform u, with their probabilities."""
         chance = min(Fraction(1), p / q) if q > 0 else Fraction(1 if p > 0 else 0)
@@ -128,8 +170,18 @@ class _Run:
 class _TableView:
     """A request whose drafts are drawn from a table when they are first looked at."""
 
-    def __init__(self, target: Table, draft: Table, parent: Sequence[int], proposal: str, choose: Choose) -> None:
+    def __init__(
+        self,
+        target: Table,
+        draft: Table,
+        parent: Sequence[int],
+        proposal: str,
+        choose: Choose,
+        arrange: Arrange | None,
+    ) -> None:
         self.proposal = proposal
+        self._arrange = arrange
+        self._arranged: dict[int, list[int]] = {}
         self.drawn: dict[int, int] = {}
         self._target, self._draft, self._parent, self._choose = target, draft, parent, choose
         for i, node in enumerate(parent):
@@ -137,7 +189,13 @@ class _TableView:
                 raise BadInput("parent", (i,), "a parent is −1 (the root) or an earlier node", node)
 
     def children(self, node: int) -> list[int]:
-        return [i for i, above in enumerate(self._parent) if above == node]
+        if self._arrange is None:
+            return self._planned(node)
+        if node not in self._arranged:
+            planned = self._planned(node)
+            stay = self._arrange(self._draw(node), self.draft(node)) if planned else ()
+            self._arranged[node] = [planned[i] for i in stay]
+        return self._arranged[node]
 
     def token(self, child: int, law: Row | None) -> int:
         if child not in self.drawn:
@@ -145,6 +203,24 @@ class _TableView:
                 raise BadInput("parent", (child,), "siblings drawn without replacement stay within the support")
             self.drawn[child] = self._most_probable(child) if law is None else self._choose(law)
         return self.drawn[child]
+
+    def tokens(self, node: int) -> list[int]:
+        self._draw(node)
+        return [self.drawn[child] for child in self.children(node)]
+
+    def _planned(self, node: int) -> list[int]:
+        return [i for i, above in enumerate(self._parent) if above == node]
+
+    def _draw(self, node: int) -> list[int]:
+        """The children's tokens, drawn one after the other."""
+        children = self._planned(node)
+        law = self.draft(node) if children and self.proposal != "point" else None
+        found = []
+        for child in children:
+            found.append(self.token(child, law))
+            if law is not None and self.proposal == "without_replacement":
+                law = without(law, found[-1])
+        return found
 
     def target(self, node: int) -> Row:
         return list(_row(self._target, self._prefix(node), "target"))
@@ -156,7 +232,7 @@ class _TableView:
         node = self._parent[child]
         row = self.draft(node)
         ranked = sorted((v for v in range(len(row)) if row[v] > 0), key=lambda v: (-row[v], v))
-        rank = self.children(node).index(child)
+        rank = self._planned(node).index(child)
         if rank >= len(ranked):
             raise BadInput("parent", (child,), "point proposals stay within the support of their row")
         return ranked[rank]

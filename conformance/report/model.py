@@ -184,16 +184,22 @@ def _climb(run: Run) -> None:
     run.lowest_refuted = failing[0] if failing else ""
     for contract in run.contracts:
         groups: dict[str, list[Outcome]] = {}
+        aside: set[str] = set()
         for identity, checks in clause_verdicts(run).items():
             found = clauses.clause(identity)
             if found.contract == contract:
                 groups.setdefault(found.group, []).extend(checks)
+                aside |= {found.group} if found.beside else set()
         standing = True
         for group, checks in groups.items():
             words = {outcome.verdict for outcome in checks}
             if words <= {Verdict.NOT_PROVIDED.value, Verdict.NOT_APPLICABLE.value}:
                 run.rungs_beside.append(f"{group}: {' and '.join(sorted(words))}")
-            elif words & {Verdict.FAILED.value, Verdict.KNOWN_DEVIATION.value, Verdict.HARNESS_ERROR.value}:
+                continue
+            broken = words & {Verdict.FAILED.value, Verdict.KNOWN_DEVIATION.value, Verdict.HARNESS_ERROR.value}
+            if group in aside:
+                run.rungs_beside.append(f"{group}: {' and '.join(sorted(broken)) or Verdict.PASSED.value}")
+            elif broken:
                 standing = False
             elif Verdict.PASSED.value in words and standing:
                 run.rung_reached = group

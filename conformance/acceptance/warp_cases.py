@@ -1,0 +1,72 @@
+"""Rows of logits worth keeping by name: extremes, ties, filters that are off, and what conventions disagree on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from oracle.types import WarpCase
+
+
+def row(
+    logits: Sequence[float], temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0
+) -> WarpCase:
+    """One row of logits and its parameters."""
+    return WarpCase(np.array([logits], dtype=np.float64), temperature, top_k, top_p, min_p)
+
+
+EXTREME_ROWS = (
+    row([0.25, 1.0, 0.75, -2.0], 2.0**-20),
+    row([0.25, 1.0, 1.0, -2.0], 2.0**-60),  # two tokens share the limit
+    row([0.0, -0.25, 0.5, 0.25], 2.0**20),
+    row([200.0, 198.5, 199.0, 0.0]),  # exp overflows float32 where the maximum is not taken off
+    row([1000.0, 999.5, 998.0, -1000.0]),  # and float64
+    row([-1000.0, -1001.0, -1000.5]),  # or all of it underflows
+    row([10000.0, -10000.0, 9999.75, 0.0]),
+    row([-10000.0, -10000.25, -9999.5], 0.5),
+    row([2.0**100, -(2.0**100), 0.0]),
+)
+
+OFF_ROWS = (
+    row([0.25, 1.0, -0.75, 0.5], 2.0, top_k=0),
+    row([0.25, 1.0, -0.75, 0.5], 0.5, top_k=4),
+    row([0.25, 1.0, -0.75, 0.5], 0.5, top_k=9),
+    row([-0.25, 2.0, 0.75], 1.0, top_k=2**31 - 1),
+    row([20.0, 0.0, -12.0, -20.0], top_p=1.0),  # the sum reaches one, rounded, before the last token
+    row([20.0, 0.0, -12.0, -20.0], min_p=0.0),
+    row([20.0, 0.0, -12.0, -20.0], 1.0, 4, 1.0, 0.0),
+)
+
+TIED_ROWS = (
+    row([1.0, 2.0, 2.0, 2.0, 0.0], top_k=2),
+    row([0.5, -1.0, 0.5, 1.5, 0.5], top_k=3),
+    row([0.25] * 5, top_k=2),
+    row([-0.5, 0.75, -0.5, 0.75, -0.5], 0.5, top_k=1),
+    row([0.0, 1.0, 1.0, 1.0, -1.0], top_p=0.45),
+    row([0.25] * 5, top_p=0.5),
+    row([2.0, 0.5, -1.0, 0.5, 0.5], top_p=0.7),
+)
+
+CONVENTION_ROWS = (
+    row([0.0, 0.5, 1.0, 0.25, 0.0, 0.5], 0.5, 3, 0.5),
+    row([0.25, -1.75, 0.0, -0.5, -0.5, -0.5], 0.5, 3, 0.75),
+    row([0.5, -1.75, 0.5, 0.0, 0.5], 2.0, 2, 0.875),
+    row([0.5, -1.5, 2.0, 0.0, -1.25, 0.0], 2.0, 4, 0.75, 0.25),
+    row([0.25, 0.5, 0.75, 1.25, 1.5, 0.75], 1.0, 3, 0.75, 0.25),
+    row([-0.25, 0.0, -0.75, 1.0, -1.25, -1.75], 0.5, 0, 0.75, 0.25),
+    row([2.0, -0.5, 0.5, 0.5, 2.0, 1.0], 2.0, 4, 1.0, 0.0625),
+    row([0.25, -1.25, 2.0, 0.25, -1.0, -0.5], 2.0, 0, 0.625, 0.375),
+)
+"""Each pair of conventions that can differ at all differs on one of these, by more than any dtype's rounding;
+`tests/test_conventions.py` measures it. The first three need no min-p."""
+
+NO_LAWS = (
+    row([0.25, math.nan, 1.0]),
+    row([math.nan] * 3),
+    row([0.25, math.inf, 1.0]),
+    row([math.inf, math.inf, 0.0], 0.5),
+    row([-math.inf] * 3),
+    row([0.25, math.nan, 1.0], 1.0, 2),
+)

@@ -1,0 +1,172 @@
+"""Judging a warped row: the second road's law, and what a precision may make of it.
+
+With unit roundoff ε and exponents x = (l − max)/T, an entry of the softmax carries (V + 6 + 2|x|)ε plus twice
+the rounding of the logits on their way (`cast_error`); renormalising after a stage adds (V + 3)ε. A set of
+survivors whose threshold lies inside these bounds is undecidable at this precision: counted, never failed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from adapters.interface import DTYPES
+from conformance import draw
+from conformance.check import Check
+from conformance.roads import warping as road
+from conformance.verdicts import ClauseViolation, HarnessError
+from oracle import warping as oracle
+from oracle.types import WarpCase
+
+ORDER, TIES = "temperature,top_k,top_p,min_p", "exact"
+OFF = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+TINY = {"float64": 2.0**-1022, "float32": 2.0**-126, "bfloat16": 2.0**-126, "float16": 2.0**-14}
+"""Smallest normal number of a dtype: what is smaller may come out as zero."""
+
+
+def copy(case: WarpCase) -> WarpCase:
+    """The same case in arrays of its own."""
+    fields = {name: np.copy(v) for name, v in vars(case).items() if isinstance(v, np.ndarray)}
+    return replace(case, **fields)
+
+
+def rows_of(case: WarpCase) -> list[list[float]]:
+    logits = np.asarray(case.logits)
+    rows: list[list[float]] = logits.reshape(-1, logits.shape[-1]).tolist()
+    return rows
+
+
+def warp(check: Check, case: WarpCase) -> np.ndarray:
+    """The implementation's rows, float64 [R, V]; `ClauseViolation` where they are none."""
+    found = array(check.call("warp", copy(case)), np.asarray(case.logits).shape)
+    return found.reshape(-1, found.shape[-1])
+
+
+def array(value: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """What an implementation returned as float64 of `shape`."""
+    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
+        value = np.from_dlpack(value)
+    try:
+        found = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise ClauseViolation(f"the result is no array: {error}") from None
+    if found.shape != shape or found.dtype.kind != "f":
+        raise ClauseViolation(f"the result is {found.dtype} {list(found.shape)}; the logits are {list(shape)}")
+    return found.astype(np.float64)
+
+
+def convention(check: Check) -> tuple[str, str]:
+    """The declared filter order and treatment of ties."""
+    return check.convention("filter_order", ORDER), check.convention("top_k_ties", TIES)
+
+
+def expected(check: Check, case: WarpCase) -> list[road.Warped]:
+    """The second road's rows under the declared convention; the oracle has to agree with them."""
+    order, ties = convention(check)
+    refuse_ignored(case, order)
+    found = by_road(case, order, ties)
+    if not check.is_oracle:
+        ours = oracle.warp(case, order, ties)
+        for r, (row, right) in enumerate(zip(ours.reshape(-1, ours.shape[-1]), found)):
+            if Judge(case, r, right, "float64").differs(row):
+                raise HarnessError(f"row {r}: the oracle warps to {draw.row(row)}, the second road to {shown(right)}")
+    return found
+
+
+def refuse_ignored(case: WarpCase, order: str) -> None:
+    """An implementation without a filter cannot have answered a case that uses it."""
+    for name, off in OFF.items():
+        if name not in order and np.any(np.asarray(getattr(case, name)) != off):
+            raise ClauseViolation(f"{name} is given and no stage of {order!r}: it is to be refused, not ignored")
+
+
+def by_road(case: WarpCase, order: str, ties: str) -> list[road.Warped]:
+    return [road.warp_row(row, road.parameters(case, r), order, ties) for r, row in enumerate(rows_of(case))]
+
+
+def compare(check: Check, case: WarpCase, support: bool = False) -> None:
+    """Judge each row of `case`, its law or only which tokens have mass; raises `ClauseViolation`."""
+    found = warp(check, case)
+    for r, right in enumerate(expected(check, case)):
+        judge = Judge(case, r, right, check.arithmetic.dtype)
+        check.decided(judge.decidable)
+        if judge.decidable and (judge.misplaced(found[r]) if support else judge.differs(found[r])):
+            raise ClauseViolation(
+                f"{'row ' + str(r) + ': ' if len(found) > 1 else ''}{{clause}} gives {shown(right)}; the "
+                f"implementation gives {draw.row(found[r])}"
+            )
+
+
+def shown(row: road.Warped) -> str:
+    return draw.row([float(p) for p in row.law])
+
+
+class Judge:
+    """How far one row may lie off at a precision."""
+
+    def __init__(self, case: WarpCase, row: int, right: road.Warped, dtype: str) -> None:
+        given = road.parameters(case, row)
+        logits = rows_of(case)[row]
+        self.right, self.unit, self.tiny = right, DTYPES[dtype], TINY[dtype]
+        size, stages = len(logits), 3
+        rounding = max(road.cast_error(logit, given.temperature, self.unit) for logit in logits)
+        self.relative = [
+            self.unit * (size + 6 + 2 * min(abs(float(x)), 1e6)) + 2 * rounding + stages * (size + 3) * self.unit
+            for x in right.exponents
+        ]
+        kept = max(e for e, p in zip(self.relative, right.law) if p > 0)
+        self.relative = [e + kept for e in self.relative]
+        scale = max((abs(logit) for logit in logits if logit != -math.inf), default=0.0) / (given.temperature or 1)
+        self.decidable = (
+            max(self.relative[v] for v, p in enumerate(right.law) if p > 0) < 0.5
+            and right.gap > Decimal(2 * kept + 2 * (size + 2) * self.unit)
+            and right.log_gap > Decimal(2 * rounding + 4 * scale * self.unit)
+        )
+
+    def differs(self, found: np.ndarray) -> bool:
+        """Whether some entry lies outside its bound."""
+        return any(
+            abs(float(p) - f) > float(p) * e + self.tiny for p, f, e in zip(self.right.law, found, self.relative)
+        )
+
+    def misplaced(self, found: np.ndarray) -> bool:
+        """Whether a token has mass that has to have none, or the other way round."""
+        return any((f > 0) != (p > 0) for p, f in zip(self.right.law, found) if p == 0 or p > 2 * self.tiny)
+
+
+# ---- conventions
+
+
+def orders(names: Sequence[str]) -> Iterator[str]:
+    """Every filter order over `names`: temperature before, between or after the filters, alone or joined."""
+    filters = [name for name in names if name != "temperature"]
+    for stages in _partitions(filters):
+        if "temperature" not in names:
+            yield ",".join(stages)
+            continue
+        for i in range(len(stages) + 1):
+            yield ",".join([*stages[:i], "temperature", *stages[i:]])
+
+
+def _partitions(names: Sequence[str]) -> Iterator[list[str]]:
+    if not names:
+        yield []
+    for size in range(1, len(names) + 1):
+        for first in itertools.combinations(names, size):
+            for rest in _partitions([name for name in names if name not in first]):
+                yield ["+".join(first), *rest]
+
+
+def consistent(case: WarpCase, found: np.ndarray, dtype: str, order: str, ties: str) -> bool:
+    """Whether the convention explains what was found, as far as it is decidable."""
+    for r, right in enumerate(by_road(case, order, ties)):
+        judge = Judge(case, r, right, dtype)
+        if judge.decidable and judge.differs(found[r]):
+            return False
+    return True
