@@ -272,5 +272,21 @@ WITNESSES: Mapping[str, Batch] = {
         [0.25, 0.25],
         0.5,
     ),
+    # the rows of the target are sound; the row that the draft was drawn from is not
+    "nan_in_the_draft_row": one(
+        chain([1], [[0.5, 0.25, 0.25], [0.25, 0.125, 0.625]], [[np.nan] * 3, [0.5, 0.25, 0.25]], "iid"), [0.25], 0.5
+    ),
+    # p and q lie on both sides of the middle between two float32 numbers, so float32 moves them one unit apart;
+    # the last token, which an empty residual may fall through to, has no mass
+    "no_residual_left_across_a_step_of_float32": one(
+        chain(
+            [0],
+            [[0.5 + 2.0**-25 - 2.0**-40, 0.25, 0.25 - 2.0**-25 + 2.0**-40, 0.0], [0.125, 0.5, 0.25, 0.125]],
+            [[0.5 + 2.0**-25 + 2.0**-40, 0.25, 0.25 - 2.0**-25 - 2.0**-40, 0.0], [0.25, 0.125, 0.5, 0.125]],
+            "iid",
+        ),
+        [LAST_COIN],
+        0.625,
+    ),
 }
 """Cases that show a known deviation; declarations name them, and the checks of their clauses run them."""
