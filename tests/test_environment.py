@@ -32,6 +32,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("adapters.transformers", "transformers"),
         ("adapters.vllm", "vllm"),
         ("adapters.vllm:triton", "vllm"),
+        ("adapters.sglang:block", "sglang"),
         ("../../vllm", "default"),
         ("default", "default"),
         ("dev", "dev"),
@@ -43,6 +44,12 @@ def test_an_implementation_gets_its_environment(spec: str, name: str) -> None:
 
 def test_vllm_is_rid_of_what_its_requirements_name() -> None:
     assert recipe("adapters.vllm").remove == ("torchvision", "torchaudio", "torchcodec")
+
+
+def test_sglang_comes_without_what_it_requires() -> None:
+    wanted = recipe("adapters.sglang")
+    assert wanted.alone == ("sglang==0.5.23",) and not wanted.remove
+    assert not [line for line in wanted.requirements.splitlines() if line.startswith("sglang")]
 
 
 def test_the_reference_needs_no_torch() -> None:
@@ -138,3 +145,4 @@ def test_every_requirement_is_pinned() -> None:
         for line in file.read_text(encoding="utf-8").splitlines():
             if line and not line.startswith("#"):
                 assert "==" in line or re.split("[>=]", line)[0] in pinned, line
+        assert all("==" in package for package in recipe(f"adapters.{file.stem}").alone)

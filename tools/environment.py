@@ -35,6 +35,7 @@ FORMAT = 1
 """Part of every hash: counted up when environments come to be built in another way."""
 _FOLDER = re.compile(r"[a-z0-9_]+-[0-9a-f]{12}(\.lock)?")
 _UNINSTALL = re.compile(r"^# uninstall: (?P<names>.+)$", re.MULTILINE)
+_NO_DEPS = re.compile(r"^# no-deps: (?P<names>.+)$", re.MULTILINE)
 
 
 class EnvironmentFailure(Exception):
@@ -43,12 +44,16 @@ class EnvironmentFailure(Exception):
 
 @dataclass(frozen=True)
 class Recipe:
-    """What an environment is made from. `remove`: packages that come along and have to go again."""
+    """What an environment is made from.
+
+    remove: packages that come along and have to go again. alone: packages that come without what they require.
+    """
 
     name: str
     packages: tuple[str, ...]
     requirements: str = ""
     remove: tuple[str, ...] = ()
+    alone: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -78,8 +83,11 @@ def recipe(name: str) -> Recipe:
     if not re.fullmatch(r"\w+", short) or not file.is_file():
         return Recipe("default", base)
     text = file.read_text(encoding="utf-8")
-    remove = [package for match in _UNINSTALL.finditer(text) for package in match["names"].split()]
-    return Recipe(short.lower(), base, text, tuple(remove))
+    return Recipe(short.lower(), base, text, _named(_UNINSTALL, text), _named(_NO_DEPS, text))
+
+
+def _named(line: re.Pattern[str], text: str) -> tuple[str, ...]:
+    return tuple(package for match in line.finditer(text) for package in match["names"].split())
 
 
 def python_of(wanted: Recipe) -> Path:
@@ -111,6 +119,9 @@ def _build(wanted: Recipe, python: Path) -> None:
         listed.write_text(wanted.requirements, encoding="utf-8")
         install += ["--requirement", str(listed)]
     _run(install, "pip could not install what the environment needs; the next run starts afresh")
+    if wanted.alone:  # not compiled: of a package that needs so little, little is imported
+        alone = [*pip, "install", "--no-deps", "--no-compile", *wanted.alone]
+        _run(alone, "pip could not install what the requirements name; the next run starts afresh")
     if wanted.remove:
         _run([*pip, "uninstall", "--yes", *wanted.remove], "pip could not uninstall what the requirements name")
     frozen = subprocess.run([*pip, "freeze"], capture_output=True, text=True, check=False).stdout
