@@ -127,7 +127,7 @@ class Check:
             print_blob=False,
             report_multiple_bugs=False,
             suppress_health_check=list(hypothesis.HealthCheck),
-            phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
+            phases=(hypothesis.Phase.generate, *([hypothesis.Phase.shrink] if self.profile.shrink_seconds else [])),
         )
         @hypothesis.given(strategy)
         def drawn(case: Case) -> None:

@@ -69,6 +69,7 @@ class Controller:
         self.settings: Mapping[str, Any] = {
             "impl": self.spec,
             "profile": self.profile.name,
+            "shrink": config.option.conformance_shrink,
             "seed": seed,
             "case": str((invocation / option.conformance_case).resolve()) if option.conformance_case else "",
             "require": [name.strip() for name in option.conformance_require.split(",") if name.strip()],

@@ -49,6 +49,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="seed of every draw (default: 0; deep draws one and prints it)",
     )
     group.addoption(
+        "--conformance-shrink",
+        dest="conformance_shrink",
+        type=float,
+        metavar="SECONDS",
+        help="most time spent on making a failing case smaller (default: 5 in quick, 20 in ci, 120 in deep)",
+    )
+    group.addoption(
         "--conformance-report", dest="conformance_report", metavar="FILE", help="write the verdicts as JSON"
     )
     group.addoption(

@@ -39,6 +39,8 @@ class Worker:
     def __init__(self, config: pytest.Config, settings: Mapping[str, Any]) -> None:
         self.settings = settings
         self.profile = PROFILES[settings["profile"]]
+        if settings["shrink"] is not None:
+            self.profile = dataclasses.replace(self.profile, shrink_seconds=settings["shrink"])
         self.replay: casefile.CaseFile | None = None
         if settings["case"]:
             self.replay = casefile.load(Path(settings["case"]))

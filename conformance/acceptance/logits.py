@@ -55,8 +55,11 @@ def one_row(
 
 @st.composite
 def combined(draw: st.DrawFn) -> WarpCase:
-    """One row, two filters or three, and a temperature."""
+    """One row, one filter with a temperature, or several filters."""
     pairs = [("top_k", "top_p"), ("top_p", "min_p"), ("top_k", "min_p"), ("top_k", "top_p", "min_p")]
+    alone = [("top_k",), ("top_p",), ("min_p",)]
+    if draw(st.booleans()):
+        return draw(one_row(TEMPERATURES, draw(st.sampled_from(alone))))
     return draw(one_row((1.0, *TEMPERATURES), draw(st.sampled_from(pairs))))
 
 

@@ -34,14 +34,13 @@ OFF_ROWS = (
     row([0.25, 1.0, -0.75, 0.5], 0.5, top_k=4),
     row([0.25, 1.0, -0.75, 0.5], 0.5, top_k=9),
     row([-0.25, 2.0, 0.75], 1.0, top_k=2**31 - 1),
-    row([20.0, 0.0, -12.0, -20.0], top_p=1.0),  # the sum reaches one, rounded, before the last token
-    row([20.0, 0.0, -12.0, -20.0], min_p=0.0),
-    row([20.0, 0.0, -12.0, -20.0], 1.0, 4, 1.0, 0.0),
+    row([-4.0, 40.0, 0.0, -8.0], top_p=1.0),  # rounded, the first token has all of the mass
+    row([-4.0, 40.0, 0.0, -8.0], min_p=0.0),
+    row([-4.0, 40.0, 0.0, -8.0], 1.0, 4, 1.0, 0.0),
 )
 
 TIED_ROWS = (
     row([1.0, 2.0, 2.0, 2.0, 0.0], top_k=2),
-    row([0.5, -1.0, 0.5, 1.5, 0.5], top_k=3),
     row([0.25] * 5, top_k=2),
     row([-0.5, 0.75, -0.5, 0.75, -0.5], 0.5, top_k=1),
     row([0.0, 1.0, 1.0, 1.0, -1.0], top_p=0.45),
@@ -49,18 +48,22 @@ TIED_ROWS = (
     row([2.0, 0.5, -1.0, 0.5, 0.5], top_p=0.7),
 )
 
-CONVENTION_ROWS = (
-    row([0.0, 0.5, 1.0, 0.25, 0.0, 0.5], 0.5, 3, 0.5),
-    row([0.25, -1.75, 0.0, -0.5, -0.5, -0.5], 0.5, 3, 0.75),
-    row([0.5, -1.75, 0.5, 0.0, 0.5], 2.0, 2, 0.875),
-    row([0.5, -1.5, 2.0, 0.0, -1.25, 0.0], 2.0, 4, 0.75, 0.25),
-    row([0.25, 0.5, 0.75, 1.25, 1.5, 0.75], 1.0, 3, 0.75, 0.25),
-    row([-0.25, 0.0, -0.75, 1.0, -1.25, -1.75], 0.5, 0, 0.75, 0.25),
-    row([2.0, -0.5, 0.5, 0.5, 2.0, 1.0], 2.0, 4, 1.0, 0.0625),
-    row([0.25, -1.25, 2.0, 0.25, -1.0, -0.5], 2.0, 0, 0.625, 0.375),
+ORDER_ROWS = (
+    row([0.25, 0.75, -0.5, 1.0, -0.75, 2.0], 0.5, 3, 0.75),
+    row([0.0, 1.5, 1.25, 2.0, -0.25, -2.0], 2.0, 3, 0.625),
+    row([-1.25, 1.5, 0.0, 0.75, -1.0, 0.5], 2.0, 0, 0.625, 0.5),
+    row([-1.0, 0.75, -2.0, 1.0, 1.5, 1.25], 0.5, 2, 0.5, 0.0625),
+    row([1.0, 1.75, -0.5, -1.0, -1.25, 2.0], 0.5, 0, 0.5, 0.5),
+    row([1.0, 0.5, 0.25, 1.75, -0.5], 0.5, 0, 0.625, 0.125),
 )
-"""Each pair of conventions that can differ at all differs on one of these, by more than any dtype's rounding;
-`tests/test_conventions.py` measures it. The first three need no min-p."""
+"""Any two filter orders that can differ at all differ on one of these, by more than any dtype's rounding;
+`tests/test_conventions.py` measures it. The first two need no min-p."""
+
+TIES_OF_THE_KTH = (
+    row([1.0, 2.0, 2.0, 2.0, 0.0], top_k=2),
+    row([0.5, -1.0, 0.5, 1.5, 0.5], 0.5, top_k=3),
+)
+"""The two treatments of tokens tied with the k-th differ on these."""
 
 NO_LAWS = (
     row([0.25, math.nan, 1.0]),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -96,7 +96,7 @@ def compare(check: Check, case: WarpCase, support: bool = False) -> None:
     for r, right in enumerate(expected(check, case)):
         judge = Judge(case, r, right, check.arithmetic.dtype)
         check.decided(judge.decidable)
-        if judge.decidable and (judge.misplaced(found[r]) if support else judge.differs(found[r])):
+        if judge.decidable and judge.wrong(found[r], support):
             raise ClauseViolation(
                 f"{'row ' + str(r) + ': ' if len(found) > 1 else ''}{{clause}} gives {shown(right)}; the "
                 f"implementation gives {draw.row(found[r])}"
@@ -129,6 +129,10 @@ class Judge:
             and right.log_gap > Decimal(2 * rounding + 4 * scale * self.unit)
         )
 
+    def wrong(self, found: np.ndarray, support: bool) -> bool:
+        """Whether the row lies outside its bounds, or where only `support` is judged, gives mass elsewhere."""
+        return self.misplaced(found) if support else self.differs(found)
+
     def differs(self, found: np.ndarray) -> bool:
         """Whether some entry lies outside its bound."""
         return any(
@@ -141,6 +145,52 @@ class Judge:
 
 
 # ---- conventions
+
+
+def identify(
+    check: Check,
+    cases: Sequence[WarpCase],
+    name: str,
+    declared: str,
+    candidates: Mapping[str, tuple[str, str]],
+    support: bool = False,
+) -> None:
+    """Which of `candidates`, name → (filter order, treatment of ties), explain all that is seen on `cases`.
+
+    Observes the declared one where it is among them; else raises `ClauseViolation` with the one that is.
+    `support` looks only at which tokens have mass.
+    """
+    open_to = dict(candidates)
+
+    def body(case: WarpCase) -> None:
+        found = warp(check, case)
+        refuse_ignored(case, convention(check)[0])
+        for candidate, (order, ties) in list(open_to.items()):
+            if not _explains(case, found, check.arithmetic.dtype, order, ties, support):
+                del open_to[candidate]
+        if declared in open_to:
+            return
+        likely = min(open_to, key=lambda c: (not c.startswith("temperature"), "+" in c, c), default=None)
+        behaves = f"observed is {name} {likely!r}" if likely else "no convention that the suite knows explains it all"
+        raise ClauseViolation(
+            f"declared is {name} {declared!r}, which gives {shown(by_road(case, *candidates[declared])[0])}; the "
+            f"implementation gives {draw.row(found[0])}: {behaves}"
+        )
+
+    check.for_each(cases, body)
+    check.observe(name, declared)
+
+
+def _explains(case: WarpCase, found: np.ndarray, dtype: str, order: str, ties: str, support: bool) -> bool:
+    """Whether the convention explains what was found, as far as it is decidable."""
+    judges = [Judge(case, r, right, dtype) for r, right in enumerate(by_road(case, order, ties))]
+    return not any(judge.decidable and judge.wrong(found[r], support) for r, judge in enumerate(judges))
+
+
+def orders_like(declared: str) -> list[str]:
+    """The declared order, and every other one over the same stages."""
+    names = [name for stage in declared.split(",") for name in stage.split("+") if name]
+    return list(dict.fromkeys([declared, *orders(names)]))
 
 
 def orders(names: Sequence[str]) -> Iterator[str]:
@@ -161,12 +211,3 @@ def _partitions(names: Sequence[str]) -> Iterator[list[str]]:
         for first in itertools.combinations(names, size):
             for rest in _partitions([name for name in names if name not in first]):
                 yield ["+".join(first), *rest]
-
-
-def consistent(case: WarpCase, found: np.ndarray, dtype: str, order: str, ties: str) -> bool:
-    """Whether the convention explains what was found, as far as it is decidable."""
-    for r, right in enumerate(by_road(case, order, ties)):
-        judge = Judge(case, r, right, dtype)
-        if judge.decidable and judge.differs(found[r]):
-            return False
-    return True
