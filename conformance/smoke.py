@@ -16,11 +16,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from adapters.interface import AdapterError, Implementation, NotApplicable, load
 from conformance import compare
+from conformance.acceptance import proposing, warped
 from conformance.acceptance.cases import chain, coins, copy
 from conformance.verdicts import ClauseViolation
-from oracle.types import Coins, Decision, VerifyCase
+from oracle.types import Coins, Decision, ProposalCase, VerifyCase, WarpCase
 
 SLOWER_THAN_DECLARED = 5.0
 
@@ -112,19 +115,64 @@ def verifier(implementation: Implementation, operation: str, findings: Findings,
     else:
         findings.warnings += [f"{operation} on {text}" for text in (wrong_accepts + wrong_rejects)[:1]]
     enter(f"timing {operation}")
-    _time(implementation, operation, [reject_everything(kinds[0])] * 50, findings)
+    _time(implementation, operation, _arguments(operation, [reject_everything(kinds[0])] * 50), 50, findings)
+
+
+def warper(implementation: Implementation, operation: str, findings: Findings, enter: Callable[[str], None]) -> None:
+    """Form of the warped rows: one row, and three under one set of parameters."""
+    rows = np.array([[0.5, -1.0, 0.25, 2.0], [1.5, 0.0, -0.5, 0.75], [-0.25, 1.0, 0.0, 0.5]])
+    for name, case in (
+        ("one row", WarpCase(rows[:1])),
+        ("a row with a temperature", WarpCase(rows[:1], 0.5)),
+        ("three rows", WarpCase(rows, 2.0)),
+    ):
+        enter(f"warp on {name}")
+
+        def ask(case: WarpCase = case) -> object:
+            return warped.array(implementation.operations[operation](case), case.logits.shape)
+
+        if not _formed(findings, ask):
+            return
+    enter("timing warp")
+    _time(implementation, operation, (WarpCase(np.repeat(rows, 10, axis=0)),), 10, findings)
+
+
+def proposer(implementation: Implementation, operation: str, findings: Findings, enter: Callable[[str], None]) -> None:
+    """Form of the proposals, of each kind."""
+    for kind in proposing.KINDS:
+        enter(f"propose, proposal {kind}")
+        case = proposing.asked(proposing.model(kind), 3, 5)
+
+        def ask(case: ProposalCase = case) -> object:
+            return proposing.read(implementation.operations[operation](case), case)
+
+        if not _formed(findings, ask):
+            return
+    enter("timing propose")
+    case = proposing.asked(proposing.model("iid"), 50, 5)
+    _time(implementation, operation, (case,), case.trials, findings)
 
 
 def _decide(
     implementation: Implementation, operation: str, cases: Sequence[VerifyCase], findings: Findings
 ) -> list[Decision] | None:
+    found: list[Decision] = []
+
+    def ask() -> None:
+        found.extend(compare.decisions(implementation.operations[operation](*_arguments(operation, cases)), len(cases)))
+
+    return found if _formed(findings, ask) else None
+
+
+def _formed(findings: Findings, ask: Callable[[], object]) -> bool:
+    """Whether a call came back in the right form; what is wrong joins the findings."""
     try:
-        return compare.decisions(implementation.operations[operation](*_arguments(operation, cases)), len(cases))
+        ask()
     except ClauseViolation as violation:
         findings.problems.append(f"{findings.step}: {violation.reason}")
     except NotApplicable as reason:
         findings.problems.append(
-            f"{findings.step}: NotApplicable({reason}); every verifier is asked for chains like it"
+            f"{findings.step}: NotApplicable({reason}); every implementation is asked for cases like it"
         )
     except AdapterError as error:
         findings.problems.append(f"{findings.step}: {error}")
@@ -133,7 +181,9 @@ def _decide(
             f"{Path(f.filename).name}:{f.lineno}" for f in reversed(traceback.extract_tb(error.__traceback__)[-3:])
         )
         findings.problems.append(f"{findings.step}: {type(error).__name__}: {error} ({trail})")
-    return None
+    else:
+        return True
+    return False
 
 
 def _arguments(operation: str, cases: Sequence[VerifyCase]) -> tuple[Any, ...]:
@@ -144,13 +194,14 @@ def _arguments(operation: str, cases: Sequence[VerifyCase]) -> tuple[Any, ...]:
     return (handed, 5) if operation == "verify_random" else (handed,)
 
 
-def _time(implementation: Implementation, operation: str, cases: list[VerifyCase], findings: Findings) -> None:
+def _time(
+    implementation: Implementation, operation: str, arguments: tuple[Any, ...], count: int, findings: Findings
+) -> None:
     """A declared cost far from the measured one buys far too many trials, or too few."""
     declared = implementation.declaration.cost.get(operation)
-    arguments = _arguments(operation, cases)
     start = time.perf_counter()
     implementation.operations[operation](*arguments)
-    measured = (time.perf_counter() - start) / len(cases)
+    measured = (time.perf_counter() - start) / count
     if declared is None:
         findings.warnings.append(f"no cost declared for {operation}; a case took {measured:.1e} s here")
     elif measured > SLOWER_THAN_DECLARED * declared:
@@ -163,6 +214,8 @@ OPERATIONS: dict[str, Callable[[Implementation, str, Findings, Callable[[str], N
     "verify_greedy": verifier,
     "verify_sampled": verifier,
     "verify_random": verifier,
+    "warp": warper,
+    "propose": proposer,
 }
 
 

@@ -45,7 +45,7 @@ def test_every_check_names_its_clauses(contract: str) -> None:
     for check in checks(contract):
         decorators = "".join(map(ast.unparse, check.decorator_list))
         # parameters that carry a clause each stand in a list of their own
-        assert re.search(r"mark\.clauses|PROPOSALS|FIRST|JOINT|SUPPORT", decorators), check.name
+        assert re.search(r"mark\.clauses|PROPOSALS|FIRST|JOINT|SUPPORT|SAMPLED", decorators), check.name
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)

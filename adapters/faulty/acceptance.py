@@ -8,6 +8,7 @@ from __future__ import annotations
 from adapters.faulty.acceptance_sampled import *  # noqa: F403 - one address for every fault
 from adapters.faulty.acceptance_structure import *  # noqa: F403 - one address for every fault
 from adapters.faulty.chain import Chain, Row, Trial, normalised
+from adapters.faulty.proposing import *  # noqa: F403
 from adapters.faulty.trees import *  # noqa: F403
 from adapters.faulty.warping import *  # noqa: F403
 from adapters.faulty.warping_together import *  # noqa: F403
