@@ -134,9 +134,9 @@ class Judge:
         return self.misplaced(found) if support else self.differs(found)
 
     def differs(self, found: np.ndarray) -> bool:
-        """Whether some entry lies outside its bound."""
-        return any(
-            abs(float(p) - f) > float(p) * e + self.tiny for p, f, e in zip(self.right.law, found, self.relative)
+        """Whether some entry lies outside its bound, as NaN does."""
+        return not all(
+            abs(float(p) - f) <= float(p) * e + self.tiny for p, f, e in zip(self.right.law, found, self.relative)
         )
 
     def misplaced(self, found: np.ndarray) -> bool:
