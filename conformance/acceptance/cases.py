@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from conformance import draw
+from conformance.acceptance import warp_cases
 from conformance.casefile import storable
 from oracle.acceptance import CaseView, verify_sampled
 from oracle.law import emitted_law, target_law
@@ -195,7 +196,7 @@ def one(case: VerifyCase, accept: Sequence[float], frontier: float) -> Batch:
     return Batch((case,), (coins(accept, frontier),))
 
 
-WITNESSES: Mapping[str, Batch] = {
+WITNESSES: Mapping[str, Any] = {
     # the draft's token 1 cannot come from the target; zero is the only coin that an inclusive test lets through
     "impossible_draft_at_coin_zero": one(
         chain([1], [[0.25, 0.0, 0.75], [0.5, 0.25, 0.25]], [[0.125, 0.625, 0.25], [0.25, 0.5, 0.25]], "iid"),
@@ -288,5 +289,9 @@ WITNESSES: Mapping[str, Batch] = {
         [LAST_COIN],
         0.625,
     ),
+    **warp_cases.WITNESSES,
 }
-"""Cases that show a known deviation; declarations name them, and the checks of their clauses run them."""
+"""Cases that show a known deviation; declarations name them, and the checks of their clauses run them.
+
+Each is a `Batch`, those of warping a `WarpCase`.
+"""

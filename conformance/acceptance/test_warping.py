@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,10 +11,24 @@ import pytest
 from adapters.interface import DTYPES, TOP_K_TIES
 from conformance import draw
 from conformance.acceptance import logits, warped
-from conformance.acceptance.warp_cases import EXTREME_ROWS, NO_LAWS, OFF_ROWS, ORDER_ROWS, TIED_ROWS, TIES_OF_THE_KTH
+from conformance.acceptance.warp_cases import (
+    EXTREME_ROWS,
+    NO_LAWS,
+    OFF_ROWS,
+    ORDER_ROWS,
+    TIED_ROWS,
+    TIES_OF_THE_KTH,
+    WITNESSES,
+)
 from conformance.check import Check, Raised
 from conformance.verdicts import ClauseViolation
 from oracle.types import WarpCase
+
+
+def whole_nucleus(check: Check, name: str, body: Callable[[WarpCase], None]) -> None:
+    """A nucleus that takes every token there is: drawn rows seldom have one."""
+    if "top_p" in warped.convention(check)[0]:
+        check.for_each([WITNESSES[name]], body)
 
 
 @pytest.mark.clauses("ACCEPTANCE-1001")
@@ -80,6 +95,8 @@ SUPPORT = [
 @pytest.mark.parametrize("name", SUPPORT)
 def test_a_filter_leaves_the_right_tokens(check: Check, name: str) -> None:
     check.require("warp")
+    if name == "top_p":
+        whole_nucleus(check, "nucleus_of_all_tokens", lambda case: warped.compare(check, case, support=True))
     check.for_all(logits.one_row(filters=(name,)), lambda case: warped.compare(check, case, support=True))
 
 
@@ -87,6 +104,8 @@ def test_a_filter_leaves_the_right_tokens(check: Check, name: str) -> None:
 @pytest.mark.parametrize("name", ["top_k", "top_p", "min_p"])
 def test_survivors_keep_their_proportions(check: Check, name: str) -> None:
     check.require("warp")
+    if name == "top_p":
+        whole_nucleus(check, "nucleus_of_all_tokens", lambda case: warped.compare(check, case))
     check.for_all(logits.one_row(filters=(name,)), lambda case: warped.compare(check, case))
 
 
@@ -94,6 +113,8 @@ def test_survivors_keep_their_proportions(check: Check, name: str) -> None:
 @pytest.mark.parametrize("name", [None, "top_k", "top_p", "min_p"])
 def test_masked_tokens_stay_out(check: Check, name: str | None) -> None:
     check.require("warp")
+    if name == "top_p":
+        whole_nucleus(check, "nucleus_of_all_unmasked_tokens", lambda case: warped.compare(check, case))
     check.for_all(
         logits.one_row(filters=() if name is None else (name,), masked=True), lambda case: warped.compare(check, case)
     )
@@ -115,6 +136,7 @@ def test_the_declared_treatment_of_ties_is_the_observed_one(check: Check) -> Non
 @pytest.mark.clauses("ACCEPTANCE-1012")
 def test_stages_combine_in_the_declared_order(check: Check) -> None:
     check.require("warp")
+    whole_nucleus(check, "heated_nucleus_of_all_tokens", lambda case: warped.compare(check, case))
     check.for_all(logits.combined(), lambda case: warped.compare(check, case))
 
 
@@ -128,6 +150,7 @@ def test_the_declared_order_is_the_observed_one(check: Check) -> None:
 @pytest.mark.clauses("ACCEPTANCE-1013")
 def test_every_row_is_warped(check: Check) -> None:
     check.require("warp")
+    whole_nucleus(check, "nuclei_of_all_tokens_side_by_side", lambda case: warped.compare(check, case))
     check.for_all(logits.side_by_side(), lambda case: warped.compare(check, case))
 
 
@@ -136,6 +159,7 @@ def test_each_row_has_its_own_parameters(check: Check) -> None:
     check.require("warp")
     order, _ = warped.convention(check)
     names = [name for stage in order.split(",") for name in stage.split("+")]
+    whole_nucleus(check, "nucleus_of_all_tokens_beside_others", lambda case: warped.compare(check, case))
     check.for_all(logits.own_parameters(names), lambda case: warped.compare(check, case))
 
 

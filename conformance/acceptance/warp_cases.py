@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -39,11 +39,28 @@ OFF_ROWS = (
     row([-4.0, 40.0, 0.0, -8.0], 1.0, 4, 1.0, 0.0),
 )
 
+WITNESSES: Mapping[str, WarpCase] = {
+    # the two most probable tokens fall short of the mass, so the least probable one is needed as well
+    "nucleus_of_all_tokens": row([0.0, 0.25, 0.5], top_p=0.9),
+    "heated_nucleus_of_all_tokens": row([0.0, 0.25, 0.5], 2.0, top_p=0.9),
+    "nucleus_of_all_unmasked_tokens": row([-math.inf, 0.25, 0.5], top_p=0.9),
+    "nuclei_of_all_tokens_side_by_side": WarpCase(np.array([[0.0, 0.25, 0.5], [0.25, 0.0, 0.75]]), 0.5, 0, 0.9),
+    "nucleus_of_all_tokens_beside_others": WarpCase(
+        np.array([[0.75, -0.25, 0.0, 0.5], [0.0, 0.25, 0.5, -0.25], [-1.0, 0.25, 0.5, 2.0]]),
+        np.array([0.5, 1.0, 2.0]),
+        0,
+        np.array([0.5, 0.95, 0.7]),
+    ),
+    "all_tokens_tied": row([0.25] * 5, top_k=2),
+    "tied_at_the_cut_of_a_nucleus": row([0.0, 1.0, 1.0, 1.0, -1.0], top_p=0.45),
+}
+"""Cases that show a known deviation, as `conformance.acceptance.cases.WITNESSES` lists them."""
+
 TIED_ROWS = (
     row([1.0, 2.0, 2.0, 2.0, 0.0], top_k=2),
-    row([0.25] * 5, top_k=2),
+    WITNESSES["all_tokens_tied"],
     row([-0.5, 0.75, -0.5, 0.75, -0.5], 0.5, top_k=1),
-    row([0.0, 1.0, 1.0, 1.0, -1.0], top_p=0.45),
+    WITNESSES["tied_at_the_cut_of_a_nucleus"],
     row([0.25] * 5, top_p=0.5),
     row([2.0, 0.5, -1.0, 0.5, 0.5], top_p=0.7),
 )
