@@ -1,8 +1,8 @@
-"""Hugging Face transformers: the accept/reject step of assisted generation, one chain at a time.
+"""Hugging Face transformers: assisted generation's logits processors, and its accept/reject step, one chain at a time.
 
-The code under test is `transformers.generation.utils._speculative_sampling`. Its operations are
-`verify_random` and `verify_sampled`; the greedy match is written inline in the decoding loop, so there is
-no function that `verify_greedy` could call.
+The code under test is `transformers.generation.utils._speculative_sampling` (`verify_random`, `verify_sampled`) and
+the processors that `GenerationMixin._get_logits_processor` makes (`warp`). The greedy match is written inline in the
+decoding loop, so there is no function that `verify_greedy` could call.
 
 What is converted, and nothing else:
 - laws to logits: log(p) in float64, −inf for 0, NaN for a negative number; a point proposal's candidate
@@ -18,9 +18,16 @@ the function runs: the first returns the accept coins, the second first lets the
 then picks the first token v with coin < cumsum(row)[v] in the dtype of the row (the last token of positive
 mass where rounding leaves none). A coin nobody asks for is not read.
 
-Not applicable: trees that are no chains, siblings, and rounds without drafts: the loop reaches the function
-only "if do_sample and candidate_logits is not None", and the candidate generators hand out
-"input_ids, None" when they draft nothing, so such a round is a plain draw elsewhere.
+`warp` sets do_sample, temperature, top_k, top_p and min_p of a `GenerationConfig` to what the case says (top_k's own
+default is 50) and nothing else, so temperature 1, top_k 0 and top_p 1 make no processor. The rows are those of one
+candidate sequence: the processors run row by row, each behind ids of its length (id 0, never read), then
+`softmax(dim=-1)`, as `_assisted_decoding` does it. It casts the rows to float32 first; here they stay float64, which
+the processors keep. Not applicable: temperature 0, which transformers refuses in favour of do_sample=False, and
+parameters that differ from row to row, since a call of `generate` has one value for all of its rows.
+
+Verification is not applicable to trees that are no chains, siblings, and rounds without drafts: the loop
+reaches the function only "if do_sample and candidate_logits is not None", and the candidate generators hand
+out "input_ids, None" when they draft nothing, so such a round is a plain draw elsewhere.
 """
 
 from __future__ import annotations
@@ -33,7 +40,7 @@ from typing import Any
 import numpy as np
 
 from adapters.interface import AdapterError, Arithmetic, Declaration, Deviation, NotApplicable
-from oracle.types import Coins, Decision, VerifyCase
+from oracle.types import Coins, Decision, VerifyCase, WarpCase
 
 
 def _version() -> str:
@@ -50,9 +57,15 @@ DECLARATION = Declaration(
         "https://github.com/huggingface/transformers/blob/main/src/transformers/generation/utils.py",
         "https://huggingface.co/docs/transformers/generation_strategies",
     ),
-    conventions={"coin_scheme": "per_node", "frontier_coin": "inverse_cdf", "accept_operator": "<="},
+    conventions={
+        "coin_scheme": "per_node",
+        "frontier_coin": "inverse_cdf",
+        "accept_operator": "<=",
+        "filter_order": "temperature,top_k,top_p,min_p",
+        "top_k_ties": "keep",
+    },
     arithmetic=Arithmetic(dtype="float64", coin_dtype="float64", via_logits=True, draft_via_logits=True),
-    cost={"verify_sampled": 2.5e-4, "verify_random": 2e-4},
+    cost={"verify_sampled": 2.5e-4, "verify_random": 2e-4, "warp": 1e-3},
     promises=("seed",),
     generators=("torch",),
     deviations=(
@@ -75,6 +88,11 @@ DECLARATION = Declaration(
             "ACCEPTANCE-606",
             "the same empty residual, met coin by coin",
             witness="no_residual_left_behind_a_softmax",
+        ),
+        Deviation(
+            "ACCEPTANCE-1011",
+            "top-p sorts upwards and removes from below, so of tokens tied at the cut the higher ids stay",
+            witness="tied_at_the_cut_of_a_nucleus",
         ),
     ),
 )
@@ -99,6 +117,42 @@ def verify_sampled(cases: Sequence[VerifyCase], coins: Sequence[Coins]) -> list[
         with _injected(torch, coin):
             decisions.append(_decide(torch, speculative_sampling, case))
     return decisions
+
+
+def warp(case: WarpCase) -> np.ndarray:
+    """The rows as assisted generation samples them, float64 of the shape of the logits."""
+    torch, _ = _implementation()
+    from transformers.generation.configuration_utils import GenerationConfig
+    from transformers.generation.utils import GenerationMixin
+
+    given = {name: _one_value(name, getattr(case, name)) for name in ("temperature", "top_k", "top_p", "min_p")}
+    if given["temperature"] == 0:
+        raise NotApplicable(
+            "a temperature is strictly positive; greedy decoding is do_sample=False, without processors"
+        )
+    made: Any = GenerationConfig
+    configuration = made(
+        do_sample=True,
+        temperature=float(given["temperature"]),
+        top_k=int(given["top_k"]),
+        top_p=float(given["top_p"]),
+        min_p=float(given["min_p"]),
+    )
+    mixin: Any = GenerationMixin()
+    processors = mixin._get_logits_processor(configuration)
+    logits = torch.tensor(np.asarray(case.logits, dtype=np.float64))
+    rows = logits.reshape(1, -1, logits.shape[-1])
+    for i in range(rows.shape[1]):
+        rows[:, i, :] = processors(torch.zeros((1, i + 1), dtype=torch.int64), rows[:, i, :])
+    warped: np.ndarray = rows.softmax(dim=-1).reshape(logits.shape).numpy()
+    return warped
+
+
+def _one_value(name: str, values: Any) -> Any:
+    different = np.unique(np.asarray(values))
+    if len(different) != 1:
+        raise NotApplicable(f"a call of generate has one {name} for all of its rows")
+    return different[0]
 
 
 def _implementation() -> tuple[Any, Callable[..., Any]]:
