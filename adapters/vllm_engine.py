@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from adapters import vllm_interpreter
 from adapters.interface import AdapterError
 
 
@@ -52,7 +53,7 @@ def _start(kind: str) -> None:
     try:
         with _quiet():
             if kind == "triton":
-                _interpret_triton()
+                vllm_interpreter.start()
             import torch
             import vllm.v1.sample.rejection_sampler as module
             from vllm.platforms import current_platform
@@ -83,20 +84,6 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logging.disable(disabled)
-
-
-def _interpret_triton() -> None:
-    """Switch Triton's interpreter on and register a backend "cpu" that says it is active.
-
-    vLLM's CPU build uses Triton where such a backend is found; interpreted kernels never reach it.
-    """
-    os.environ["TRITON_INTERPRET"] = "1"
-    from types import SimpleNamespace
-
-    from triton.backends import backends
-
-    driver = SimpleNamespace(is_active=lambda: True)
-    backends.setdefault("cpu", SimpleNamespace(compiler=None, driver=driver))
 
 
 def sampling_metadata(torch: Any, drafts: Sequence[list[int]], generators: dict[int, Any], greedy: bool) -> Any:
@@ -141,3 +128,22 @@ def injected(module: Any, accept: Sequence[np.ndarray] | None) -> Iterator[None]
         yield
     finally:
         module.generate_uniform_probs = original
+
+
+@contextmanager
+def without_luck() -> Iterator[None]:
+    """While it lasts, torch fills memory that nobody has written with NaN, or with the largest integer."""
+    import torch
+
+    was, warn_only = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+    filled = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = True  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        torch.utils.deterministic.fill_uninitialized_memory = filled  # type: ignore[attr-defined]
+        torch.use_deterministic_algorithms(was, warn_only=warn_only)
