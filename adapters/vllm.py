@@ -51,12 +51,12 @@ from typing import Any
 
 import numpy as np
 
+from adapters import vllm_warp
 from adapters.interface import Arithmetic, Declaration, Deviation
 from adapters.vllm_cases import chain, check_coins, frontier_seeds, logits, request_seeds, version
 from adapters.vllm_engine import Engine, injected, sampling_metadata, without_luck
 from adapters.vllm_engine import engine as start_engine
 from adapters.vllm_v2 import v2, v2_block
-from adapters.vllm_warp import warp
 from oracle.types import Coins, Decision, VerifyCase, WarpCase
 
 __all__ = ["DECLARATION", "forward", "triton", "v2", "v2_block", "verify_greedy", "verify_random", "verify_sampled"]
@@ -296,7 +296,7 @@ class _Whole(_Variant):
 
     def warp(self, case: WarpCase) -> np.ndarray:
         with without_luck() if self._kind == "cpp" else nullcontext():
-            return warp(start_engine(self._kind), case)
+            return vllm_warp.warp(start_engine(self._kind), case)
 
 
 _CPP_COST = {"verify_greedy": 2e-5, "verify_sampled": 5e-5, "verify_random": 8e-5, "warp": 1e-3}
