@@ -1,13 +1,23 @@
-"""The oracle as an implementation: its expected side comes from the second road (`conformance.roads`)."""
+"""The oracle as an implementation: its expected side comes from the second road (`conformance.roads`).
+
+`adapters.reference` spends a coin a node; `adapters.reference:per_parent`, `:sample_and_match` and `:block`
+verify with the oracle's other coin schemes.
+"""
 
 from __future__ import annotations
 
-from adapters.interface import Declaration
+import dataclasses
+from collections.abc import Sequence
+from typing import ClassVar
+
+from adapters.interface import Declaration, NotApplicable
+from oracle import acceptance
 from oracle.acceptance import propose as propose
 from oracle.acceptance import verify_greedy as verify_greedy
 from oracle.acceptance import verify_random as verify_random
 from oracle.acceptance import verify_sampled as verify_sampled
 from oracle.acceptance import warp as warp
+from oracle.types import Coins, Decision, VerifyCase
 
 DECLARATION = Declaration(
     name="reference",
@@ -23,3 +33,45 @@ DECLARATION = Declaration(
     promises=("seed",),
     is_oracle=True,
 )
+
+
+class _Scheme:
+    """The oracle's verifiers with the coins of another scheme."""
+
+    DECLARATION: ClassVar[Declaration]
+    scheme: ClassVar[str]
+    chains_alone: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        cls.scheme = cls.__name__
+        conventions = {"coin_scheme": cls.scheme, "frontier_coin": "inverse_cdf"}
+        cls.DECLARATION = dataclasses.replace(DECLARATION, name=f"reference, {cls.scheme}", conventions=conventions)
+
+    @classmethod
+    def verify_sampled(cls, cases: Sequence[VerifyCase], coins: Sequence[Coins]) -> list[Decision]:
+        cls._check(cases)
+        return acceptance.verify_sampled(cases, coins, cls.scheme)
+
+    @classmethod
+    def verify_random(cls, cases: Sequence[VerifyCase], seed: int) -> list[Decision]:
+        cls._check(cases)
+        return acceptance.verify_random(cases, seed, cls.scheme)
+
+    @classmethod
+    def _check(cls, cases: Sequence[VerifyCase]) -> None:
+        if cls.chains_alone and any(c.parent.tolist() != list(range(-1, len(c.parent) - 1)) for c in cases):
+            raise NotApplicable("block verification decides chains")
+
+
+class per_parent(_Scheme):
+    """One coin a parent, cut into the target's masses of its children."""
+
+
+class sample_and_match(_Scheme):
+    """Draws the next token from the target and steps into the child that carries it."""
+
+
+class block(_Scheme):
+    """Accepts the longest prefix of a chain that passes its test."""
+
+    chains_alone = True

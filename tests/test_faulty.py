@@ -15,6 +15,7 @@ import pytest
 
 from adapters.faulty import acceptance as faulty
 from adapters.harmless import acceptance as harmless
+from adapters.harmless import others
 from adapters.interface import Declaration
 from conformance import clauses
 from tests.running import ROOT, SUITE, Suite, environment, run
@@ -28,11 +29,13 @@ def verifiers(module: ModuleType) -> dict[str, Any]:
         name: value
         for name, value in vars(module).items()
         if isinstance(value, type) and not name.startswith("_") and hasattr(value, "DECLARATION")
+        if module is faulty or value.__module__ == module.__name__
     }
 
 
 FAULTS = {name: fault for name, fault in verifiers(faulty).items() if hasattr(fault, "refutes")}
-HARMLESS = verifiers(harmless)
+HARMLESS = verifiers(harmless) | verifiers(others)
+SCHEMES = ("per_parent", "sample_and_match", "block")
 
 
 def judge(suite: Suite, spec: str, profile: str = "quick", *options: str) -> tuple[int, dict[str, Any], str]:
@@ -69,9 +72,10 @@ def test_a_fault_is_refuted_at_its_clause(name: str, suite: Suite) -> None:
     return assert_refuted(judge(suite, spec, fault.seen_in, "-k", "accounting"), fault.refutes)
 
 
-@pytest.mark.parametrize("name", HARMLESS)
-def test_a_harmless_verifier_passes(name: str, suite: Suite) -> None:
-    code, report, output = judge(suite, f"{harmless.__name__}:{name}")
+@pytest.mark.parametrize("name", [*HARMLESS, *SCHEMES])
+def test_a_harmless_implementation_passes(name: str, suite: Suite) -> None:
+    module = HARMLESS[name].__module__ if name in HARMLESS else "adapters.reference"
+    code, report, output = judge(suite, f"{module}:{name}")
     assert report["refuted"] == [], output[-3000:]
     assert code == 0, output[-3000:]
 

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conformance.acceptance import models
 from conformance.roads import acceptance as road
+from conformance.roads import schemes
 from oracle import law
 from oracle.errors import BadInput
 from tests.tables import tables
@@ -39,6 +41,87 @@ def test_what_is_published_has_the_target_law(shape: str, proposal: str, data: s
     emitted = law.emitted_law(target, draft, parent, proposal)
     assert sum(emitted.values()) == 1
     assert law.completed(emitted, target, 3) == road.sequence_law(target, 3) == law.target_law(target, 3)
+
+
+WIDE = [-1, -1, -1, 0, 0, 0, 4, 4, 4]
+"""Three siblings on each of three layers."""
+
+
+@pytest.mark.parametrize("scheme", ["per_parent", "sample_and_match"])
+@pytest.mark.parametrize("proposal", ["point", "iid", "without_replacement"])
+@settings(max_examples=5, deadline=None)
+@given(data=st.data())
+def test_every_scheme_publishes_the_target_law(scheme: str, proposal: str, data: st.DataObject) -> None:
+    target, draft = data.draw(tables(3, 3)), data.draw(tables(3, 3, zeros=proposal == "iid"))
+    for parent in ([-1, -1, -1, 1], [-1, -1, 0, 2]):
+        emitted = law.emitted_law(target, draft, parent, proposal, scheme)
+        assert law.completed(emitted, target, 3) == road.sequence_law(target, 3)
+
+
+@pytest.mark.parametrize("scheme", ["per_node", "per_parent", "sample_and_match"])
+@pytest.mark.parametrize("proposal", ["point", "iid", "without_replacement"])
+def test_three_siblings_on_three_layers(scheme: str, proposal: str) -> None:
+    """Independent siblings, all drawn before they are matched, stop at one on the last layer: 3⁹ drafts are many."""
+    parent = WIDE if proposal != "iid" or scheme == "per_node" else WIDE[:7]
+    model = models.model(models.LAW_SEED, proposal, 3, parent)
+    assert law.is_lossless(model.target, model.draft, parent, proposal, 4, scheme)
+
+
+@pytest.mark.parametrize("proposal", ["point", "iid"])
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_block_verification_publishes_the_target_law_and_accepts_no_less(proposal: str, data: st.DataObject) -> None:
+    target, draft = data.draw(tables(2, 3)), data.draw(tables(2, 3))
+    chain = [-1, 0, 1]
+    emitted = law.emitted_law(target, draft, chain, proposal, "block")
+    assert law.completed(emitted, target, 4 - 1) == road.sequence_law(target, 3)
+    blocks, nodes = (law.accepted_depth_law(target, draft, chain, proposal, scheme) for scheme in ("block", "per_node"))
+    for depth in range(1, 4):
+        assert sum(blocks[depth:]) >= sum(nodes[depth:]), "at every depth the longest prefix wins"
+
+
+@pytest.mark.parametrize("scheme", ["per_node", "per_parent", "sample_and_match", "block"])
+@pytest.mark.parametrize("proposal", ["point", "iid", "without_replacement"])
+def test_accepted_depths_by_a_second_road(scheme: str, proposal: str) -> None:
+    """Each tree that may be drafted, weighed by its probability, times the formulas of its nodes."""
+    parent = (-1, 0, 1) if scheme == "block" else (-1, -1, 0)
+    model = models.model(5, proposal, 3, parent)
+    depths = [Fraction(0)] * (model.depth + 1)
+    for tokens, weight in model.drafted():
+        case = model.case(tokens)
+        if scheme == "block":
+            reached = [Fraction(1), *schemes.block_prefixes(case), Fraction(0)]
+            for depth in range(len(depths)):
+                depths[depth] += weight * (reached[depth] - reached[depth + 1])
+            continue
+        a, b, c = (schemes.accepted_when_tested(case, node, scheme) for node in range(3))
+        depths[2] += weight * a * c
+        depths[1] += weight * (a * (1 - c) + (1 - a) * b)
+        depths[0] += weight * (1 - a) * (1 - b)
+    found = law.accepted_depth_law(model.target, model.draft, parent, proposal, scheme)
+    assert [float(d) for d in found] == pytest.approx([float(d) for d in depths], abs=1e-12)
+
+
+@pytest.mark.parametrize("arrange", [law.by_value, law.best_of(1)], ids=["sorted", "pruned"])
+@pytest.mark.parametrize("proposal", ["point", "iid", "without_replacement"])
+def test_sorted_and_pruned_siblings_are_lossy_unless_they_are_points(proposal: str, arrange: law.Arrange) -> None:
+    model = models.fork_model(proposal)
+    lossless = law.is_lossless(model.target, model.draft, model.parent, proposal, 2, arrange=arrange)
+    assert lossless == (proposal == "point")
+    emitted = law.completed(
+        law.emitted_law(model.target, model.draft, model.parent, proposal, arrange=arrange), model.target, 1
+    )
+    target = law.target_law(model.target, 1)
+    lost = sum(abs(emitted.get(k, Fraction(0)) - target.get(k, Fraction(0))) for k in target) / 2
+    assert lost == 0 if proposal == "point" else lost > Fraction(1, 10)
+
+
+def test_unknown_schemes_and_forked_blocks_are_refused() -> None:
+    model = models.fork_model("point")
+    with pytest.raises(BadInput, match="a coin scheme is one of"):
+        law.emitted_law(model.target, model.draft, model.parent, "point", "per_layer")
+    with pytest.raises(BadInput, match="block verification decides chains"):
+        law.emitted_law(model.target, model.draft, model.parent, "point", "block")
 
 
 @settings(max_examples=10, deadline=None)

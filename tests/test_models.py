@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
-from conformance.acceptance import measure, models
+from adapters.faulty import acceptance as faulty_verifiers
+from conformance.acceptance import measure, models, sampling
 from conformance.acceptance.cases import Prefix, TableModel
 from conformance.evidence import detectable_distance
 from conformance.profiles import ALPHA_OF_A_CHECK, POWER, PROFILES
 from conformance.roads import acceptance as road
+from conformance.roads import schemes
 
 Row = Sequence[Fraction]
 Accept = Callable[[Prefix, int], Fraction]
@@ -166,3 +169,38 @@ def test_accounting_cells_are_distinct_and_nearly_always_accepted(proposal: str)
         assert len({tuple(row) for row in case.target_probs}) == len(case.target_probs)
     assert all(0.9 <= share < 1 for _, share in shares)
     assert len({share for _, share in shares}) >= 5
+
+
+@pytest.mark.parametrize("proposal", ["iid", "point", "without_replacement"])
+def test_forks_move_under_the_faults_they_were_picked_for(proposal: str) -> None:
+    """20 000 first tokens a fault, compared with the target: sampling moves a law by less than 0.02."""
+    model = models.fork_model(proposal)
+    faults = ["WholeRowAfterTheSecondRejection"]
+    if proposal != "point":
+        faults += ["PrunesTheLessProbableSibling", "MostProbableSiblingFirst"]
+    if proposal == "iid":
+        faults += ["TwinsCountTwice", "IndependentSiblingsAgainstTheWholeRow"]
+    if proposal == "point":
+        faults += ["PointSiblingsShareACoin", "RejectedPointStaysIn"]
+    drafted = [sampling.draft(model, row) for row in np.random.default_rng(1).random((20_000, 2)).tolist()]
+    cases = [model.case(tokens) for tokens in drafted]
+    for name in faults:
+        found = getattr(faulty_verifiers, name).verify_random(cases, 2)
+        first = [tokens[d.path[0]] if d.path else d.frontier for tokens, d in zip(drafted, found)]
+        seen = np.bincount(first, minlength=3) / len(first)
+        moved = float(np.abs(seen - np.array(model.target[()], dtype=np.float64)).sum() / 2)
+        assert moved > 0.1, f"{name} moves the law by {moved:.3f}"
+
+
+@pytest.mark.parametrize("proposal", ["iid", "point", "without_replacement"])
+def test_accounting_trees_test_every_node_often(proposal: str) -> None:
+    for case in models.accounting_trees(proposal):
+        share = [float(schemes.accepted_when_tested(case, i, "per_node")) for i in range(len(case.parent))]
+        reached, tested = {-1: 1.0}, []
+        for i, above in enumerate(case.parent.tolist()):
+            siblings = [j for j in range(i) if case.parent[j] == above]
+            tested.append(reached[above] * float(np.prod([1 - share[j] for j in siblings])))
+            reached[i] = tested[-1] * share[i]
+        assert min(tested) > 0.14, "every node is tested in a seventh of the rounds"
+        assert all(0.1 < share[i] < 0.95 for i in (0, 1)), "first and second siblings go either way"
+        assert len({round(s, 6) for s in share}) >= 4

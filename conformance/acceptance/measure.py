@@ -128,6 +128,7 @@ def emitted_law(check: Check, model: TableModel, steps: int) -> dict[Prefix, flo
                 if interval.outside is not None:
                     rejected.append(one.after(child, interval.outside, 1 - interval.share))
             _ensure_node_order(check, child, siblings, accepted)
+            _ensure_coins_of_their_own(check, child, siblings, rejected)
             if accepted:
                 visit(child, accepted)
             alive = rejected
@@ -153,6 +154,23 @@ def _ensure_node_order(check: Check, child: int, siblings: Sequence[int], accept
     tempted = [coins([0.0 if i in later else u for i, u in enumerate(a.spent)], 0.5) for a in accepted]
     if any(child not in found.path for found in sampled(check, [a.case for a in accepted], tempted)):
         raise Inapplicable("it does not test siblings in node order, so its coins do not tell its law")
+
+
+def _ensure_coins_of_their_own(check: Check, child: int, siblings: Sequence[int], rejected: Sequence[_Alive]) -> None:
+    """Which coin rejected a child must not decide on its next sibling; else no law can be read off so."""
+    following = [i for i in siblings if i > child][:1]
+    if not following or not rejected:
+        return
+    cases, answers = [a.case for a in rejected], []
+    for value in (None, EDGE):
+        tossed = [
+            coins([0.0 if i in following else value if i == child and value else u for i, u in enumerate(a.spent)], 0.5)
+            for a in rejected
+        ]
+        found = sampled(check, cases, tossed)
+        answers.append([(child in f.path, following[0] in f.path) for f in found])
+    if any(not a[0] and not b[0] and a[1] != b[1] for a, b in zip(*answers)):
+        raise Inapplicable("the coin that rejects a sibling decides on the next one, so its coins are not a node's own")
 
 
 def completed(law: dict[Prefix, float], model: TableModel, length: int) -> dict[Prefix, float]:

@@ -137,11 +137,13 @@ def trees(
     nodes: tuple[int, int] = (2, 5),
     proposals: Sequence[str] = ("point", "iid", "without_replacement"),
     peaked: bool = False,
+    twins: bool = False,
 ) -> VerifyCase:
     """A tree with a fork at the root; the same token ids come back at different nodes.
 
     Siblings differ, but for the twins of an "iid" proposal, and each has draft mass where it was drawn.
-    `peaked` rows have one clear maximum, which some child often carries.
+    `peaked` rows have one clear maximum, which some child often carries. `twins`: the fork carries one token
+    twice, independent proposals only.
     """
     size, count = draw(st.integers(3, 4)), draw(st.integers(*nodes))
     proposal = draw(st.sampled_from(list(proposals)))
@@ -153,7 +155,7 @@ def trees(
         if not free:  # a full house: hang the node one level deeper
             parent[i] = i - 1
             free = list(range(size))
-        tokens.append(draw(st.sampled_from(free)))
+        tokens.append(tokens[0] if twins and i == 1 else draw(st.sampled_from(free)))
     target, draft = draw(rows(count + 1, size)), draw(rows(count + 1, size))
     for i in range(-1, count):
         children = [tokens[j] for j in range(count) if parent[j] == i]
@@ -170,6 +172,11 @@ def trees(
         proposal,
         None if proposal == "point" else np.array(draft),
     )
+
+
+def twins(peaked: bool = False) -> st.SearchStrategy[VerifyCase]:
+    """Trees whose fork at the root carries one token twice."""
+    return trees((3, 5), ("iid",), peaked, twins=True)
 
 
 @st.composite

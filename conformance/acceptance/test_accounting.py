@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import pytest
 
 from conformance import draw
@@ -10,62 +12,113 @@ from conformance.acceptance.cases import Batch, copy
 from conformance.check import Check
 from conformance.evidence import EProcess
 from conformance.profiles import ALPHA_OF_A_CHECK
+from conformance.roads import schemes
 from conformance.verdicts import ClauseViolation, Inapplicable
-from oracle.types import VerifyCase
+from oracle.types import Decision, VerifyCase
 
 CHUNKS = 20
-
-
-def formula(check: Check, case: VerifyCase, node: int) -> float:
-    """P(accepted | tested) of a chain's node under the declared scheme."""
-    token = int(case.token[node])
-    p = float(case.target_probs[node][token])
-    scheme = check.convention("coin_scheme", "per_node")
-    if scheme == "block":
-        raise Inapplicable("block verification accepts by whole prefixes; its formula has a clause of its own")
-    if scheme == "sample_and_match" or case.draft_probs is None:
-        return p
-    return min(1.0, p / float(case.draft_probs[node][token]))
 
 
 @pytest.mark.statistical
 @pytest.mark.clauses("ACCEPTANCE-701")
 @pytest.mark.parametrize("proposal", ["iid", "point"])
 def test_drafts_are_accepted_as_often_as_the_formula_says(check: Check, proposal: str) -> None:
-    """One e-process for each node of each member; they share the α of the check."""
-    check.require("verify_random")
+    scheme = scheme_of(check)
+    check.for_each([Batch(tuple(models.accounting_members(proposal)))], lambda batch: account(check, batch, scheme))
+
+
+@pytest.mark.statistical
+@pytest.mark.clauses("ACCEPTANCE-702")
+@pytest.mark.parametrize("proposal", ["iid", "point", "without_replacement"])
+def test_siblings_are_accepted_as_often_as_the_formula_says(check: Check, proposal: str) -> None:
+    scheme = scheme_of(check)
+    check.for_each([Batch(tuple(models.accounting_trees(proposal)))], lambda batch: account(check, batch, scheme))
+
+
+@pytest.mark.statistical
+@pytest.mark.clauses("ACCEPTANCE-703")
+@pytest.mark.parametrize("proposal", ["iid", "point"])
+def test_blocks_are_accepted_as_often_as_their_formula_says(check: Check, proposal: str) -> None:
+    if check.convention("coin_scheme", "per_node") != "block":
+        raise Inapplicable("it does not verify by blocks; 701 judges it")
 
     def body(batch: Batch) -> None:
-        cells = [(m, node) for m, case in enumerate(batch.cases) for node in range(len(case.parent))]
-        share = {cell: formula(check, batch.cases[cell[0]], cell[1]) for cell in cells}
-        weighed = {c: EProcess([share[c], 1 - share[c]], ALPHA_OF_A_CHECK / len(cells)) for c in cells}
-        rounds = check.trials("verify_random", 1.5 / len(batch.cases))
-        for chunk in range(CHUNKS):
-            count = max(1, rounds // CHUNKS)
-            seed = check.seed * 1_000 + chunk
-            # each round has arrays of its own, so that a callee that writes into one spoils no other
-            rounds_of = [copy(case) for _ in range(count) for case in batch.cases]
-            found = sampling.verify(check, rounds_of, seed)
-            for m, node in cells:
-                depths = [len(decision.path) for decision in found[m :: len(batch.cases)]]
-                passed, tested = sum(d > node for d in depths), sum(d >= node for d in depths)
-                weighed[m, node].update([passed, tested - passed])
-            if any(process.alarmed for process in weighed.values()):
-                break
-        worst = max(cells, key=lambda cell: weighed[cell].largest)
-        check.state(
-            f"node {worst[1]} of member {worst[0]}, when tested, is accepted by the formula's share "
-            f"(the one of {len(cells)} nodes with most evidence against it)",
-            weighed[worst],
-            weighed[worst].observations,
-        )
-        if weighed[worst].alarmed:
-            accepted, rejected = weighed[worst].counts
-            seen = accepted / (accepted + rejected)
-            raise ClauseViolation(
-                f"member {worst[0]}, node {worst[1]}: accepted {accepted} times of {accepted + rejected}, a share of "
-                f"{draw.number(seen)}; the formula gives {draw.number(share[worst])} (e-value "
-                f"10^{weighed[worst].largest / 2.302585:.1f} against α = {weighed[worst].alpha:.0e})"
-            )
+        share = {
+            (m, i): float(chance)
+            for m, case in enumerate(batch.cases)
+            for i, chance in enumerate(schemes.block_prefixes(case))
+        }
+
+        def seen(case: VerifyCase, decision: Decision) -> list[tuple[int, bool]]:
+            return [(i, len(decision.path) > i) for i in range(len(case.parent))]
+
+        weigh(check, batch, share, seen, "a prefix of {node} drafts")
 
     check.for_each([Batch(tuple(models.accounting_members(proposal)))], body)
+
+
+def scheme_of(check: Check) -> str:
+    """The declared scheme, unless it judges whole prefixes."""
+    scheme = check.convention("coin_scheme", "per_node")
+    if scheme == "block":
+        raise Inapplicable("block verification accepts by whole prefixes; 703 judges it")
+    return scheme
+
+
+def account(check: Check, batch: Batch, scheme: str) -> None:
+    """How often each node is accepted when it is tested, against the formula of `scheme`."""
+    share = {
+        (m, node): float(schemes.accepted_when_tested(case, node, scheme))
+        for m, case in enumerate(batch.cases)
+        for node in range(len(case.parent))
+    }
+
+    def seen(case: VerifyCase, decision: Decision) -> list[tuple[int, bool]]:
+        return [(node, node in decision.path) for node in schemes.tested(case, decision.path)]
+
+    weigh(check, batch, share, seen, "node {node}, when tested,")
+    if scheme != "per_node" and batch.cases[0].proposal != "point":
+        check.observe("accounting", f"{scheme}: lossless, and accepts less than min(1, p/q) of what is drawn from q")
+
+
+def weigh(
+    check: Check,
+    batch: Batch,
+    share: Mapping[tuple[int, int], float],
+    seen: Callable[[VerifyCase, Decision], list[tuple[int, bool]]],
+    what: str,
+) -> None:
+    """One e-process for each node of each member; they share the α of the check."""
+    check.require("verify_random")
+    cells = list(share)
+    weighed = {c: EProcess([share[c], 1 - share[c]], ALPHA_OF_A_CHECK / len(cells)) for c in cells}
+    rounds = check.trials("verify_random", 1.5 / len(batch.cases))
+    for chunk in range(CHUNKS):
+        count = max(1, rounds // CHUNKS)
+        # each round has arrays of its own, so that a callee that writes into one spoils no other
+        asked = [copy(case) for _ in range(count) for case in batch.cases]
+        tallies = {cell: [0, 0] for cell in cells}
+        for i, decision in enumerate(sampling.verify(check, asked, check.seed * 1_000 + chunk)):
+            m = i % len(batch.cases)
+            for node, accepted in seen(batch.cases[m], decision):
+                tallies[m, node][not accepted] += 1
+        for cell, counts in tallies.items():
+            weighed[cell].update(counts)
+        if any(process.alarmed for process in weighed.values()):
+            break
+    worst = max(cells, key=lambda cell: weighed[cell].largest)
+    process = weighed[worst]
+    check.state(
+        f"{what.format(node=worst[1])} of member {worst[0]} is accepted by the formula's share (the one of "
+        f"{len(cells)} with most evidence against it)",
+        process,
+        process.observations,
+    )
+    if process.alarmed:
+        taken, left = process.counts
+        raise ClauseViolation(
+            f"member {worst[0]}, {what.format(node=worst[1])} accepted {taken} times of {taken + left}, a "
+            f"share of {draw.number(taken / (taken + left))}; the formula gives "
+            f"{draw.number(share[worst])} (e-value 10^{process.largest / 2.302585:.1f} against α = "
+            f"{process.alpha:.0e})"
+        )

@@ -14,6 +14,7 @@ from conformance import compare, draw
 from conformance.acceptance import measure, strategies
 from conformance.acceptance.calls import decide, need_coins
 from conformance.acceptance.cases import LAST_COIN, WITNESSES, Batch, chain, one
+from conformance.acceptance.scheme_cases import OPERATOR_TIES
 from conformance.acceptance.test_support import without_residual
 from conformance.check import Check
 from conformance.roads import acceptance as road
@@ -227,15 +228,8 @@ def seeded(
 def test_the_accept_operator_is_the_declared_one(check: Check) -> None:
     need_coins(check)
     declared = check.convention("accept_operator", "<")
-    rows = ([0.25, 0.75], [0.5, 0.5]), ([0.125, 0.375, 0.5], [0.25, 0.5, 0.25]), ([0.5, 0.25, 0.25], [0.25, 0.25, 0.5])
-    ties = [
-        one(chain([0], [rows[0][0], rows[0][1]], [rows[0][1], rows[0][0]], "iid"), [0.5], 0.5),
-        one(chain([0], [rows[1][0], rows[1][1]], [rows[1][1], rows[1][0]], "iid"), [0.5], 0.5),
-        one(chain([2], [rows[2][0], rows[2][1]], [rows[2][1], rows[2][0]], "iid"), [0.5], 0.5),
-        one(chain([1], [rows[2][0], rows[2][1]], None, "point"), [0.25], 0.5),
-    ]
     accepted: list[bool] = []
-    check.for_each(ties, lambda batch: accepted.append(0 in decide(check, "verify_sampled", batch)[0].path))
+    check.for_each(OPERATOR_TIES, lambda batch: accepted.append(0 in decide(check, "verify_sampled", batch)[0].path))
     if len(set(accepted)) == 2:
         raise Undecidable("rounding decides some of the exact ties one way and some the other")
     seen = "<=" if accepted[0] else "<"
@@ -244,5 +238,5 @@ def test_the_accept_operator_is_the_declared_one(check: Check) -> None:
         raise ClauseViolation(
             f"where u·q = p exactly, the implementation {'accepts' if accepted[0] else 'rejects'}: it uses u·q {seen} "
             f"p and declares {declared!r}",
-            ties[0],
+            OPERATOR_TIES[0],
         )

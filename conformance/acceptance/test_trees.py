@@ -65,7 +65,7 @@ def test_greedy_steps_into_the_child_that_carries_the_argmax(check: Check) -> No
         (found,) = decide(check, "verify_greedy", Batch((case,)))
         compare.check_greedy(case, Decision(found.path, road.greedy(case).frontier), check.is_oracle, case)
 
-    check.for_all(strategies.trees(peaked=True), body)
+    check.for_all(strategies.trees(peaked=True) | strategies.twins(peaked=True), body)
 
 
 @pytest.mark.clauses("ACCEPTANCE-206")
@@ -115,6 +115,35 @@ def test_first_token_law_by_coins(check: Check, proposal: str) -> None:
             raise ClauseViolation(
                 f"integrated over its coins, the first token has the law {draw.row(found)}; the target row is "
                 f"{draw.row(target)}, and its arithmetic allows {allowed:.2g}"
+            )
+
+    check.for_each([models.fork_model(proposal)], body)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("proposal", FIRST)
+def test_first_token_law_by_evidence(check: Check, proposal: str) -> None:
+    check.require("verify_random")
+
+    def body(model: TableModel) -> None:
+        target = [float(p) for p in model.target[()]]
+
+        def sample(trials: int, seed: int) -> list[int]:
+            counts = [0] * model.vocabulary
+            for tokens in sampling.published(check, model, trials, seed):
+                counts[tokens[0]] += 1
+            return counts
+
+        process = check.weigh(
+            f"the first token published by a tree ({proposal}) follows the target row at the root",
+            target,
+            sample,
+            check.trials("verify_random", 0.5),
+        )
+        if process.alarmed:
+            raise ClauseViolation(
+                f"{process.observations} first tokens fell {list(process.counts)}; the target row {draw.row(target)} "
+                f"expects {draw.row([p * process.observations for p in target])}"
             )
 
     check.for_each([models.fork_model(proposal)], body)
