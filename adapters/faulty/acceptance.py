@@ -9,6 +9,7 @@ from adapters.faulty.acceptance_sampled import *  # noqa: F403 - one address for
 from adapters.faulty.acceptance_structure import *  # noqa: F403 - one address for every fault
 from adapters.faulty.chain import Chain, Row, Trial, normalised
 from adapters.faulty.proposing import *  # noqa: F403
+from adapters.faulty.reported import *  # noqa: F403
 from adapters.faulty.schemes import *  # noqa: F403
 from adapters.faulty.siblings import *  # noqa: F403
 from adapters.faulty.trees import *  # noqa: F403

@@ -126,14 +126,14 @@ class _Block(BlackBox, conventions={"coin_scheme": "block"}):
         return float(coins.accept[count - 1])
 
 
-class BlockResidualOfOneToken(_Block, conventions={"coin_scheme": "block"}):
-    """Block verification that draws from (p − q)+ whatever the weight of the prefix."""
+class BlockWeightsOnlyFall(_Block, conventions={"coin_scheme": "block"}):
+    """Block verification whose weight never grows again behind an unlikely draft."""
 
-    refutes = "ACCEPTANCE-501"
+    refutes = "ACCEPTANCE-401"
 
     @classmethod
-    def owed(cls, left: Row, p: Row, q: Row) -> Row:
-        return super().owed([max(a - b, 0.0) for a, b in zip(p, q)], p, q)
+    def weight(cls, before: float, p: float, q: float) -> float:
+        return min(before, super().weight(before, p, q))
 
 
 class BlockStopsAtItsWeight(_Block, conventions={"coin_scheme": "block"}):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -213,6 +214,11 @@ class TwinsCountTwice(_Unseen):
                 return child, left, count
             left = [0.0 if v == case.token[child] else p for v, p in enumerate(left)]
         return None, normalised(left) if any(left) else whole, len(children)
+
+
+TwinsCountTwice.DECLARATION = dataclasses.replace(
+    TwinsCountTwice.DECLARATION, conventions={"coin_scheme": "per_parent", "frontier_coin": "inverse_cdf"}
+)
 
 
 class RejectedPointStaysIn(Tree):

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import strategies as st
 
 from adapters.interface import COIN_SCHEMES, Arithmetic
 from conformance import compare, draw
 from conformance.acceptance import strategies
 from conformance.acceptance.calls import decide
-from conformance.acceptance.cases import Batch
+from conformance.acceptance.cases import Batch, chain
 from conformance.acceptance.scheme_cases import SCHEME_BATCHES
 from conformance.check import Check
 from conformance.roads import acceptance as road
 from conformance.roads import schemes
 from conformance.verdicts import ClauseViolation, HarnessError, Inapplicable
 from oracle.acceptance import verify_sampled
-from oracle.types import Decision
+from oracle.types import Decision, VerifyCase
 
 
 def by_scheme(check: Check, batch: Batch, scheme: str) -> list[Decision]:
@@ -25,6 +26,27 @@ def by_scheme(check: Check, batch: Batch, scheme: str) -> list[Decision]:
     if scheme == "per_node":
         return [trace.decision for trace in road.admissible(case, spent, slack)]
     return [outcome.decision for outcome in schemes.admissible(case, spent, scheme, slack)]
+
+
+@st.composite
+def falling_and_growing(draw_: st.DrawFn) -> VerifyCase:
+    """A chain whose ratios p/q are below and above one in turn, so that the weight of its prefixes falls and grows."""
+    size, count = draw_(st.integers(3, 4)), draw_(st.integers(2, 4))
+    tokens = draw_(st.lists(st.integers(0, size - 1), min_size=count, max_size=count))
+    falls = draw_(st.booleans())
+    proposal = draw_(st.sampled_from(["iid", "iid", "point"]))
+    target, draft = [], []
+    for i in range(count + 1):
+        weights = [draw_(st.integers(1, 9)) for _ in range(size)]
+        plain = [w / sum(weights) for w in weights]
+        share = draw_(st.integers(2, 6)) / 8
+        token = tokens[min(i, count - 1)]
+        heavy = [p * (1 - share) + share * (v == token) for v, p in enumerate(plain)]
+        fewer = [w + 1 + v for v, w in enumerate(reversed(weights))]
+        other = [w / sum(fewer) for w in fewer]
+        target.append(other if falls == (i % 2 == 0) else heavy)
+        draft.append(heavy if falls == (i % 2 == 0) else other)
+    return chain(tokens, target, None if proposal == "point" else draft, proposal)
 
 
 @pytest.mark.clauses("ACCEPTANCE-610")
@@ -86,5 +108,6 @@ def test_coin_by_coin_as_the_scheme_says(check: Check, shape: str) -> None:
             f"implementation decided {draw.decision(found)}"
         )
 
-    cases = strategies.chains((1, 4)) if shape == "chains" else strategies.trees() | strategies.twins()
+    chains = falling_and_growing() if scheme == "block" else strategies.chains((1, 4))
+    cases = chains if shape == "chains" else strategies.trees() | strategies.twins()
     check.for_all(strategies.with_coins(cases, strategies.inner_coin), body)

@@ -89,4 +89,5 @@ NO_LAWS = (
     row([math.inf, math.inf, 0.0], 0.5),
     row([-math.inf] * 3),
     row([0.25, math.nan, 1.0], 1.0, 2),
+    row([0.25, math.nan, 1.0], 0.0),
 )
