@@ -7,7 +7,8 @@ REPORT  ?=
 ARGS    ?=
 
 run = $(PYTHON) -m tools.environment
-IMPLEMENTATIONS = adapters.reference adapters.transformers adapters.vllm adapters.vllm:forward adapters.vllm:triton
+IMPLEMENTATIONS = adapters.reference adapters.transformers adapters.flashspec adapters.vllm adapters.vllm:forward \
+    adapters.vllm:triton adapters.vllm:v2 adapters.vllm:v2_block adapters.sglang adapters.sglang:block
 
 .PHONY: help conformance test full calibration clean-environments
 .DEFAULT_GOAL := help

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,16 @@ class TableModel:
 
     def case(self, tokens: Sequence[int]) -> VerifyCase:
         """The tree with these drafts, with fresh float64 rows."""
+        drafted = tuple(tokens)
+        if drafted not in self._cases:
+            self._cases[drafted] = self._case(drafted)
+        return copy(self._cases[drafted])
+
+    @cached_property
+    def _cases(self) -> dict[Prefix, VerifyCase]:
+        return {}
+
+    def _case(self, tokens: Prefix) -> VerifyCase:
         prefixes = [self.prefix(tokens, node) for node in range(-1, self.nodes)]
         return VerifyCase(
             parent=np.array(self.parent, dtype=np.int64),
@@ -111,6 +122,16 @@ class TableModel:
             proposal=self.proposal,
             draft_probs=None if self.proposal == "point" else floats([self.draft[prefix] for prefix in prefixes]),
         )
+
+    @cached_property
+    def float_law(self) -> Callable[[str, Prefix], tuple[float, ...]]:
+        """("target" or "next", prefix) → that law in floats, for trials by the ten thousand."""
+
+        @cache
+        def law(which: str, tokens: Prefix) -> tuple[float, ...]:
+            return tuple(map(float, self.target[tokens] if which == "target" else self.next_law(tokens)))
+
+        return law
 
     def next_law(self, tokens: Prefix) -> Sequence[Fraction]:
         """The law of the next node's token, given the tokens of the nodes before it."""

@@ -16,22 +16,22 @@ def draft(model: TableModel, uniforms: Sequence[float]) -> Prefix:
     """One tree's tokens from the model's drafter, node by node."""
     tokens: Prefix = ()
     for u in uniforms:
-        tokens = (*tokens, pick(model.next_law(tokens), u))
+        tokens = (*tokens, pick(model.float_law("next", tokens), u))
     return tokens
 
 
 def continue_from(model: TableModel, tokens: Prefix, uniforms: Sequence[float]) -> Prefix:
     """`tokens` continued by the target until all `uniforms` are spent."""
     for u in uniforms:
-        tokens = (*tokens, pick(model.target[tokens], u))
+        tokens = (*tokens, pick(model.float_law("target", tokens), u))
     return tokens
 
 
-def pick(row: Sequence[object], u: float) -> int:
+def pick(row: Sequence[float], u: float) -> int:
     """Inverse CDF on a table row."""
     total = 0.0
     for v, probability in enumerate(row):
-        total += float(probability)  # type: ignore[arg-type]
+        total += probability
         if u < total:
             return v
     return max(v for v, probability in enumerate(row) if probability)
