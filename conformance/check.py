@@ -199,10 +199,10 @@ class Check:
 
     # ---- evidence
 
-    def trials(self, operation: str, share: float = 1.0) -> int:
-        """How many cases of `operation` this profile's time buys at the declared cost."""
+    def trials(self, operation: str, share: float = 1.0, least: int = LEAST_TRIALS) -> int:
+        """How many cases of `operation` this profile's time buys at the declared cost; `least` in any case."""
         affordable = int(share * self.profile.seconds / max(self.cost(operation), SUITE_COST))
-        return max(LEAST_TRIALS, min(self.profile.trials, affordable))
+        return max(least, min(self.profile.trials, affordable))
 
     def cost(self, operation: str) -> float:
         """Seconds a case of `operation` takes, as declared."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import re
 import shlex
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SUITE = ROOT / "conformance"
@@ -55,6 +59,44 @@ def run(command: Sequence[str], where: Path, settings: Mapping[str, str], limit:
         command, cwd=where, env=settings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit
     )
     return Finished(done.returncode, done.stdout)
+
+
+def run_warm(command: Sequence[str], where: Path, settings: Mapping[str, str], limit: float = 300) -> Finished:
+    """`run` of `python -m pytest …`, in a process forked from one that has imported what every run imports.
+
+    For tests that start the suite more than a hundred times. Nothing of this repository is imported before the fork.
+    """
+    assert list(command[:3]) == [sys.executable, "-m", "pytest"]
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        ["numpy", "hypothesis", "hypothesis.strategies", "pytest", "pytest_timeout", "xdist"]
+    )
+    with tempfile.NamedTemporaryFile("r", suffix=".log") as output:
+        process = context.Process(target=_pytest, args=(list(command[3:]), str(where), dict(settings), output.name))
+        process.start()
+        process.join(limit)
+        if process.is_alive():
+            process.kill()
+            raise subprocess.TimeoutExpired(command, limit)
+        assert process.exitcode is not None
+        return Finished(process.exitcode, output.read())
+
+
+def _pytest(arguments: list[str], where: str, settings: dict[str, str], output: str) -> None:
+    """The forked process: what `python -m pytest` does, in the folder and the environment of the run."""
+    sink = os.open(output, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(sink, stream)
+    os.chdir(where)
+    os.environ.clear()
+    os.environ.update(settings)
+    paths = [path for path in settings.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.path[:] = [where, *paths, *(path for path in sys.path if path not in ("", where, *paths))]
+    sys.argv = [str(Path(pytest.__file__).parent / "__main__.py"), *arguments]
+    code = int(pytest.main(arguments))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The suite refutes every faulty verifier, at the clause declared beforehand, and no harmless one.
 
-Each run is a process of its own, as a user starts it. What a fault refutes above its clause must be a
+Each run is a process of its own. What a fault refutes above its clause must be a
 consequence that the specification names (`implies`).
 """
 
@@ -18,7 +18,7 @@ from adapters.harmless import acceptance as harmless
 from adapters.harmless import others
 from adapters.interface import Declaration
 from conformance import clauses
-from tests.running import ROOT, SUITE, Suite, environment, run
+from tests.running import ROOT, SUITE, Suite, environment, run_warm
 
 CONTRACT = "acceptance"
 
@@ -43,7 +43,7 @@ def judge(suite: Suite, spec: str, profile: str = "quick", *options: str) -> tup
     report = suite.folder / f"{profile}.json"
     chosen = [f"--impl={spec}", f"--conformance-profile={profile}", f"--conformance-report={report}"]
     chosen.append("--conformance-shrink=0")  # what is refuted does not depend on how small the case gets
-    done = run(suite.arguments(*chosen, *options), ROOT, environment(OMP_NUM_THREADS="1"), limit=900)
+    done = run_warm(suite.arguments(*chosen, *options), ROOT, environment(OMP_NUM_THREADS="1"), limit=900)
     assert report.exists(), f"{spec}: no report\n{done.output[-3000:]}"
     return done.code, json.loads(report.read_text(encoding="utf-8")), done.output
 

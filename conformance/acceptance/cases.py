@@ -160,10 +160,9 @@ class TableModel:
 @storable
 @dataclass(frozen=True, eq=False)
 class RaggedModels:
-    """Models whose rounds share one call, turn by turn, and the member that is looked at."""
+    """Models whose rounds share one call, turn by turn."""
 
     models: tuple[TableModel, ...]
-    member: int
 
     def validate(self) -> None:
         """All models. Raises `BadInput`."""

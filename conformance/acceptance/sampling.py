@@ -52,21 +52,19 @@ def published(check: Check, model: TableModel, trials: int, seed: int) -> list[P
     return emitted
 
 
-def published_together(check: Check, case: RaggedModels, rounds: int, seed: int) -> list[Prefix]:
-    """What the member looked at publishes in `rounds` rounds whose call holds all models in turn."""
+def published_together(check: Check, case: RaggedModels, rounds: int, seed: int) -> list[list[Prefix]]:
+    """What each member publishes in `rounds` rounds whose call holds all models in turn."""
     generator = np.random.default_rng([8, seed])
     drafted = [
-        (m, model, draft(model, generator.random(model.nodes).tolist()))
+        (m, draft(model, generator.random(model.nodes).tolist()))
         for _ in range(rounds)
         for m, model in enumerate(case.models)
     ]
-    cases = [model.case(tokens) for _, model, tokens in drafted]
-    found = verify(check, cases, seed)
-    return [
-        emit(tokens, of, decision, seed)
-        for (m, _, tokens), of, decision in zip(drafted, cases, found)
-        if m == case.member
-    ]
+    cases = [case.models[m].case(tokens) for m, tokens in drafted]
+    published: list[list[Prefix]] = [[] for _ in case.models]
+    for (m, tokens), of, decision in zip(drafted, cases, verify(check, cases, seed)):
+        published[m].append(emit(tokens, of, decision, seed))
+    return published
 
 
 def verify(check: Check, cases: Sequence[VerifyCase], seed: int) -> list[Decision]:

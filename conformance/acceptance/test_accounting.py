@@ -9,14 +9,12 @@ import pytest
 from conformance import draw
 from conformance.acceptance import models, sampling
 from conformance.acceptance.cases import Batch, copy
-from conformance.check import Check
+from conformance.check import CHUNKS, LEAST_TRIALS, Check
 from conformance.evidence import EProcess
 from conformance.profiles import ALPHA_OF_A_CHECK
 from conformance.roads import schemes
 from conformance.verdicts import ClauseViolation, Inapplicable
 from oracle.types import Decision, VerifyCase
-
-CHUNKS = 20
 
 
 @pytest.mark.statistical
@@ -92,7 +90,7 @@ def weigh(
     check.require("verify_random")
     cells = list(share)
     weighed = {c: EProcess([share[c], 1 - share[c]], ALPHA_OF_A_CHECK / len(cells)) for c in cells}
-    rounds = check.trials("verify_random", 1.5 / len(batch.cases))
+    rounds = check.trials("verify_random", 1.5 / len(batch.cases), LEAST_TRIALS // len(batch.cases))
     for chunk in range(CHUNKS):
         count = max(1, rounds // CHUNKS)
         # each round has arrays of its own, so that a callee that writes into one spoils no other
