@@ -30,7 +30,8 @@ test:
 	@$(run) dev -m mypy
 	@$(run) dev -m pytest tests -n auto $(ARGS)
 
-full: test
+full:
+	@FAULTS_AT_LENGTH=1 $(MAKE) --no-print-directory test
 	@set -e; for impl in $(IMPLEMENTATIONS); do $(MAKE) --no-print-directory conformance IMPL=$$impl PROFILE=ci; done
 	@$(MAKE) --no-print-directory conformance IMPL=adapters.reference PROFILE=deep
 	@$(MAKE) --no-print-directory calibration

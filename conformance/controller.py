@@ -70,6 +70,7 @@ class Controller:
             "impl": self.spec,
             "profile": self.profile.name,
             "shrink": config.option.conformance_shrink,
+            "upto": self._upto(option.conformance_upto),
             "seed": seed,
             "case": str((invocation / option.conformance_case).resolve()) if option.conformance_case else "",
             "require": [name.strip() for name in option.conformance_require.split(",") if name.strip()],
@@ -89,6 +90,18 @@ class Controller:
             self._smoke()
 
     # ---- before the run
+
+    @staticmethod
+    def _upto(identity: str | None) -> list[str] | None:
+        """The clauses up to `identity`, or None for all."""
+        if identity is None:
+            return None
+        try:
+            clauses.clause(identity)
+        except (KeyError, OSError):
+            pytest.exit(f"--conformance-upto={identity}: no such clause", returncode=2)
+        known = list(clauses.clauses(identity.partition("-")[0].lower()))
+        return known[: known.index(identity) + 1]
 
     def _command(self, seed: int) -> str:
         option = self.config.option

@@ -56,6 +56,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="most time spent on making a failing case smaller (default: 5 in quick, 20 in ci, 120 in deep)",
     )
     group.addoption(
+        "--conformance-upto",
+        dest="conformance_upto",
+        metavar="CLAUSE",
+        help="climb no higher than this clause: run the checks of it and of those below it",
+    )
+    group.addoption(
         "--conformance-report", dest="conformance_report", metavar="FILE", help="write the verdicts as JSON"
     )
     group.addoption(
@@ -186,6 +192,8 @@ def _refuse_stray_options(config: pytest.Config) -> None:
             ("--require", option.conformance_require or None),
             ("--conformance-profile", option.conformance_profile),
             ("--conformance-seed", option.conformance_seed),
+            ("--conformance-shrink", option.conformance_shrink),
+            ("--conformance-upto", option.conformance_upto),
             ("--conformance-report", option.conformance_report),
             ("--case", option.conformance_case),
         )

@@ -59,13 +59,15 @@ class Worker:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Under `--case`, keep the check that the file names."""
-        if self.replay is None:
-            return
-        kept = [item for item in items if check_name(item.path, item.name) == self.replay.check]
-        dropped = [item for item in items if item not in kept]
-        config.hook.pytest_deselected(items=dropped)
-        items[:] = kept
+        """Under `--case`, keep the check that the file names; under `--conformance-upto`, those of its clauses."""
+        kept = list(items)
+        if self.replay is not None:
+            kept = [item for item in items if check_name(item.path, item.name) == self.replay.check]
+        if self.settings["upto"] is not None:
+            kept = [item for item in kept if set(clauses_of(item)) & set(self.settings["upto"])]
+        if len(kept) < len(items):
+            config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+            items[:] = kept
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         self.deselected += len(items)
