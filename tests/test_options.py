@@ -1,0 +1,44 @@
+"""Options that narrow a run."""
+
+from __future__ import annotations
+
+import json
+
+from tests.running import Suite
+
+
+def test_a_run_climbs_no_higher_than_it_is_told(suite: Suite) -> None:
+    report = suite.folder / "report.json"
+    found = suite("--conformance-upto=ACCEPTANCE-202", f"--conformance-report={report}")
+    assert found.code == 0, found.output
+    content = json.loads(report.read_text(encoding="utf-8"))
+    judged = {identity for outcome in content["outcomes"] for identity in outcome["clauses"]}
+    assert {"ACCEPTANCE-101", "ACCEPTANCE-202"} <= judged
+    assert not any(identity > "ACCEPTANCE-202" for identity in judged)
+    assert content["complete"] is False, "a part of the suite is no verdict on the whole"
+
+
+def test_an_unknown_clause_is_named(suite: Suite) -> None:
+    for name in ("ACCEPTANCE-299", "WARPING-1", "nonsense"):
+        found = suite(f"--conformance-upto={name}")
+        assert found.code == 2 and f"--conformance-upto={name}: no such clause" in found.output
+
+
+def test_no_time_for_shrinking_still_shows_a_case(suite: Suite) -> None:
+    options = (
+        "--conformance-shrink=0",
+        "--conformance-upto=ACCEPTANCE-201",
+        "--impl=adapters.faulty.acceptance:JudgesByTheRootRow",
+    )
+    found = suite(*options)
+    assert found.code == 1 and "ACCEPTANCE-201 (greedy)" in found.output and found.command
+
+
+def test_a_case_of_warping_and_one_of_proposing_are_replayed(suite: Suite) -> None:
+    for name, clause in (("IgnoresTheTemperature", "ACCEPTANCE-1003"), ("FirstSiblingIsTheArgmax", "ACCEPTANCE-1106")):
+        found = suite(
+            f"--impl=adapters.faulty.acceptance:{name}", f"--conformance-upto={clause}", "--conformance-shrink=1"
+        )
+        assert found.code == 1 and clause in found.output
+        again = suite.again(found)
+        assert again.code == 1 and found.reason == again.reason, again.output
