@@ -16,7 +16,7 @@ from oracle.proposing import propose as propose
 from oracle.types import Coins, Decision, VerifyCase
 from oracle.validation import CaseView as CaseView
 from oracle.validation import coin_reader, seed_of
-from oracle.walks import ROOT, walk_of
+from oracle.walks import ROOT, Walk, walk_of
 from oracle.warping import warp as warp
 
 
@@ -25,6 +25,7 @@ def verify_greedy(cases: Sequence[VerifyCase]) -> list[Decision]:
 
     Among twins the first is taken. Raises `BadInput`. Source: design of `acceptance`, rung greedy.
     """
+    _check_list(cases, "cases", VerifyCase)
     return [_greedy(CaseView(case, f"cases[{i}]")) for i, case in enumerate(cases)]
 
 
@@ -36,10 +37,13 @@ def verify_sampled(cases: Sequence[VerifyCase], coins: Sequence[Coins], scheme: 
     "block": node i of a chain is tested with accept[i]. Raises `BadInput`, also for a coin outside [0, 1)
     where it is spent.
     """
+    walk = walk_of(scheme)
+    _check_list(cases, "cases", VerifyCase)
+    _check_list(coins, "coins", Coins)
     if len(coins) != len(cases):
         raise BadInput("coins", (), f"there is one Coins for each of the {len(cases)} cases", len(coins))
     return [
-        _decide(CaseView(case, f"cases[{i}]"), coin, f"coins[{i}]", scheme)
+        _decide(CaseView(case, f"cases[{i}]"), coin, f"coins[{i}]", walk)
         for i, (case, coin) in enumerate(zip(cases, coins))
     ]
 
@@ -49,17 +53,24 @@ def verify_random(cases: Sequence[VerifyCase], seed: int, scheme: str = "per_nod
 
     Raises `BadInput`, also for a seed that is not a non-negative integer.
     """
+    walk = walk_of(scheme)
+    _check_list(cases, "cases", VerifyCase)
     generator = np.random.default_rng(seed_of(seed))
     decisions = []
     for i, case in enumerate(cases):
         view = CaseView(case, f"cases[{i}]")
         coins = Coins(generator.random(view.size), generator.random())
-        decisions.append(_decide(view, coins, f"coins[{i}]", scheme))
+        decisions.append(_decide(view, coins, f"coins[{i}]", walk))
     return decisions
 
 
-def _decide(view: CaseView, coins: Coins, field: str, scheme: str) -> Decision:
-    return walk_of(scheme)(view, _Spending(coin_reader(coins, view.size, field)))
+def _check_list(values: object, field: str, kind: type) -> None:
+    if not isinstance(values, Sequence) or isinstance(values, str):
+        raise BadInput(field, (), f"{field} is a list of {kind.__name__}", type(values).__name__)
+
+
+def _decide(view: CaseView, coins: Coins, field: str, walk: Walk) -> Decision:
+    return walk(view, _Spending(coin_reader(coins, view.size, field)))
 
 
 class _Spending:

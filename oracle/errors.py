@@ -16,8 +16,15 @@ class BadInput(ValueError):
         self.rule = rule
         self.found = found
         place = field + "".join(f"[{i}]" for i in index)
-        shown = "" if found is None else f" = {found!r}"
+        shown = "" if found is None else f" = {_shown(found)}"
         super().__init__(f"{place}{shown}: {rule}")
 
     def __reduce__(self) -> tuple[type[BadInput], tuple[str, tuple[int, ...], str, object]]:
         return (BadInput, (self.field, self.index, self.rule, self.found))
+
+
+def _shown(found: object) -> str:
+    try:
+        return repr(found)
+    except ValueError:  # Python writes out no integer of more than 4300 digits
+        return f"a huge {type(found).__name__}"

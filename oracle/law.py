@@ -1,17 +1,19 @@
 """The law that a verifier emits, in exact rationals, by following every branch of its walk.
 
-Drafts are drawn when the walk first looks at them, so a branch that is never visited costs nothing and
-large trees stay within reach. The losslessness theorem is then an equality of dictionaries.
+Drafts are drawn as late as the walk allows: per_node draws a child when it tests it, per_parent and
+sample_and_match draw all siblings below a node that they visit, block draws its chain. What is below a node that
+is never visited costs nothing, so large trees stay within reach. The losslessness theorem is then an equality of
+dictionaries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from oracle.discrete import Row, without
 from oracle.errors import BadInput
-from oracle.types import PROPOSALS
+from oracle.validation import parents, proposal_of
 from oracle.walks import ROOT, walk_of
 
 Table = Mapping[tuple[int, ...], Sequence[Fraction]]
@@ -95,7 +97,7 @@ def accepted_depth_law(
     target: Table, draft: Table, parent: Sequence[int], proposal: str, scheme: str = "per_node"
 ) -> list[Fraction]:
     """P(exactly k drafts are accepted) for k = 0 … depth of the tree."""
-    law = [Fraction(0)] * (_depth(parent) + 1)
+    law = [Fraction(0)] * (_depth(parents(parent, "parent")) + 1)
     for weight, tokens in _runs(target, draft, parent, proposal, scheme):
         law[len(tokens) - 1] += weight
     return law
@@ -124,13 +126,13 @@ def _runs(
     A run is replayed from a script of choices; where the script ends, the first possible choice is
     taken and the others are left for later runs.
     """
-    if proposal not in PROPOSALS:
-        raise BadInput("proposal", (), f"a proposal is one of {', '.join(PROPOSALS)}", proposal)
+    proposal_of(proposal, "proposal")
     walk = walk_of(scheme)
+    above = parents(parent, "parent")
     scripts: list[tuple[int, ...]] = [()]
     while scripts:
         run = _Run(scripts.pop())
-        view = _TableView(target, draft, parent, proposal, run.choose, arrange)
+        view = _TableView(target, draft, above, proposal, run.choose, arrange)
         decision = walk(view, run)
         scripts.extend(run.left_for_later)
         yield run.weight, (*(view.drawn[node] for node in decision.path), decision.frontier)
@@ -170,6 +172,8 @@ class _Run:
 class _TableView:
     """A request whose drafts are drawn from a table when they are first looked at."""
 
+    parent_field = "parent"
+
     def __init__(
         self,
         target: Table,
@@ -184,9 +188,7 @@ class _TableView:
         self._arranged: dict[int, list[int]] = {}
         self.drawn: dict[int, int] = {}
         self._target, self._draft, self._parent, self._choose = target, draft, parent, choose
-        for i, node in enumerate(parent):
-            if not ROOT <= node < i:
-                raise BadInput("parent", (i,), "a parent is −1 (the root) or an earlier node", node)
+        self._width: int | None = None  # of the first row read
 
     def children(self, node: int) -> list[int]:
         if self._arrange is None:
@@ -223,10 +225,20 @@ class _TableView:
         return found
 
     def target(self, node: int) -> Row:
-        return list(_row(self._target, self._prefix(node), "target"))
+        return self._row(self._target, node, "target")
 
     def draft(self, node: int) -> Row:
-        return list(_row(self._draft, self._prefix(node), "draft"))
+        return self._row(self._draft, node, "draft")
+
+    def _row(self, table: Table, node: int, field: str) -> Row:
+        prefix = self._prefix(node)
+        row = list(_row(table, prefix, field))
+        self._width = self._width or len(row)
+        if len(row) != self._width:
+            raise BadInput(
+                f"{field}[{prefix}]", (), f"target and draft rows have one width, here {self._width}", len(row)
+            )
+        return row
 
     def _most_probable(self, child: int) -> int:
         node = self._parent[child]
@@ -253,9 +265,12 @@ def _depth(parent: Sequence[int]) -> int:
 
 
 def _row(table: Table, prefix: tuple[int, ...], field: str) -> Sequence[Fraction]:
-    if prefix not in table:
+    if not isinstance(table, Mapping) or prefix not in table:
         raise BadInput(field, (), f"a table has a row for each prefix that is reached, here {prefix}")
     row = table[prefix]
+    rule = "a table row holds non-negative Fractions that sum to exactly one"
+    if not isinstance(row, Iterable):
+        raise BadInput(f"{field}[{prefix}]", (), rule, type(row).__name__)
     if any(not isinstance(v, Fraction) or v < 0 for v in row) or sum(row) != 1:
-        raise BadInput(field, prefix, "a table row holds non-negative Fractions that sum to exactly one", tuple(row))
+        raise BadInput(f"{field}[{prefix}]", (), rule, tuple(row))
     return row

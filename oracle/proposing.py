@@ -8,8 +8,8 @@ import numpy as np
 
 from oracle.discrete import Row, inverse_cdf, mass, without
 from oracle.errors import BadInput
-from oracle.types import PROPOSALS, DraftTable, ProposalCase, Proposals
-from oracle.validation import law_of, parents, seed_of
+from oracle.types import DraftTable, ProposalCase, Proposals
+from oracle.validation import as_array, law_of, parents, proposal_of, reals, seed_of
 
 Prefix = tuple[int, ...]
 
@@ -19,33 +19,31 @@ def propose(case: ProposalCase) -> Proposals:
 
     "iid": every child from the row of its parent. "without_replacement": from that row renormalised without
     the tokens of earlier siblings. "point": the children are the most probable tokens in sibling order (lower
-    id first), the rows confidences. Rows of leaves hold what the table has there, or zeros where it ends.
+    id first), the rows confidences. Rows of leaves are unread: they hold what the table has there, unvalidated,
+    or zeros where it has no V real numbers. Without trials no row is read; the length of the root's is V.
     Raises `BadInput`, also where siblings that have to differ outnumber the support. Source: EAGLE-1, static
     tree; EAGLE-2 §4.
     """
     if not isinstance(case, ProposalCase):
         raise BadInput("case", (), "a case is an oracle.types.ProposalCase", type(case).__name__)
-    if case.proposal not in PROPOSALS:
-        raise BadInput("case.proposal", (), f"a proposal is one of {', '.join(PROPOSALS)}", case.proposal)
-    if isinstance(case.trials, bool) or not isinstance(case.trials, (int, np.integer)) or case.trials < 0:
-        raise BadInput("case.trials", (), "is a number of trials", case.trials)
+    proposal = proposal_of(case.proposal, "case.proposal")
+    if isinstance(case.trials, bool) or not isinstance(case.trials, (int, np.integer)) or not 0 <= case.trials < 2**31:
+        raise BadInput("case.trials", (), "is a number of trials below 2**31", case.trials)
     above = parents(case.parent, "case.parent")
-    table = _Table(case.table, case.proposal == "point")
+    table = _Table(case.table, proposal == "point")
     generator = np.random.default_rng(seed_of(case.seed))
-    vocabulary = len(table.row(()))
     tokens = np.zeros((case.trials, len(above)), dtype=np.int64)
-    rows = np.zeros((case.trials, len(above) + 1, vocabulary))
+    rows = np.zeros((case.trials, len(above) + 1, table.vocabulary))
     for trial in range(case.trials):
         prefixes: list[Prefix] = [()]  # of the root, then of each node
         for i, parent in enumerate(above):
             prefix = prefixes[parent + 1]
             earlier = [int(tokens[trial, j]) for j in range(i) if above[j] == parent]
             coin = generator.random()
-            tokens[trial, i] = _draft(table.row(prefix), earlier, case.proposal, coin, i)
+            tokens[trial, i] = _draft(table.row(prefix), earlier, proposal, coin, i)
             prefixes.append((*prefix, int(tokens[trial, i])))
         for node, prefix in enumerate(prefixes):
-            if node - 1 in above or table.has(prefix):
-                rows[trial, node] = table.row(prefix)
+            rows[trial, node] = table.row(prefix) if node - 1 in above else table.unread(prefix)
     return Proposals(tokens, rows)
 
 
@@ -65,33 +63,55 @@ def _draft(row: Row, earlier: list[int], proposal: str, coin: float, node: int) 
 
 
 class _Table:
-    """A draft table of either form; a row is validated when it is read."""
+    """A draft table of either form; a row is validated when it is read, V is the length of the root's."""
 
     def __init__(self, table: DraftTable, may_omit_mass: bool) -> None:
         self._may_omit_mass = may_omit_mass
         self._rows: Mapping[Prefix, object] | None = table if isinstance(table, Mapping) else None
-        self._layers = [] if isinstance(table, Mapping) else [np.asarray(layer) for layer in table]
-        self._vocabulary = 0
-        if self._rows is None:
-            if not self._layers:
-                raise BadInput("case.table", (), "has a layer for the root")
-            self._vocabulary = self._layers[0].shape[0] if self._layers[0].ndim == 1 else 0
-            for depth, layer in enumerate(self._layers):
-                if not self._vocabulary or layer.shape != (self._vocabulary,) * (depth + 1):
-                    raise BadInput("case.table", (depth,), "layer l has shape [V] * l + [V]", layer.shape)
-
-    def has(self, prefix: Prefix) -> bool:
-        return len(prefix) < len(self._layers) if self._rows is None else prefix in self._rows
+        self._layers: list[object] = []
+        if not isinstance(table, Mapping):
+            try:
+                self._layers = list(table)
+            except TypeError:
+                rule = "is a sequence of layers, or a mapping from prefixes to rows"
+                raise BadInput("case.table", (), rule, type(table).__name__) from None
+        root = self._found(())
+        field, index = self._place(())
+        if root.ndim != 1 or not len(root):
+            raise BadInput(field, index, "is a vector of V real numbers", root.shape)
+        self.vocabulary = len(root)
 
     def row(self, prefix: Prefix) -> Row:
-        if not self.has(prefix):
-            raise BadInput("case.table", prefix, "has a row for each prefix that is drafted from")
-        row = law_of(
-            self._layers[len(prefix)][prefix] if self._rows is None else self._rows[prefix],
-            "case.table",
-            prefix,
-            self._vocabulary,
-            self._may_omit_mass,
-        )
-        self._vocabulary = len(row)
-        return row
+        """The law that is drafted from after `prefix`."""
+        field, index = self._place(prefix)
+        return law_of(self._found(prefix), field, index, self.vocabulary, self._may_omit_mass)
+
+    def unread(self, prefix: Prefix) -> np.ndarray:
+        """The row of a leaf as it stands; zeros where the table has no V real numbers for it."""
+        try:
+            row = reals(self._found(prefix))
+        except BadInput:
+            row = None
+        return row if row is not None and row.shape == (self.vocabulary,) else np.zeros(self.vocabulary)
+
+    def _place(self, prefix: Prefix) -> tuple[str, tuple[int, ...]]:
+        """Field and index of a row: `case.table[(0, 1)]` of a mapping, `case.table[2][0][1]` in layers."""
+        return (f"case.table[{prefix}]", ()) if self._rows is not None else ("case.table", (len(prefix), *prefix))
+
+    def _found(self, prefix: Prefix) -> np.ndarray:
+        """What the table has after `prefix`, as an array of any shape."""
+        if self._rows is not None:
+            field, index = self._place(prefix)
+            if prefix not in self._rows:
+                raise BadInput(field, index, "the table has a row for each prefix that is drafted from")
+            return as_array(self._rows[prefix], field)
+        depth = len(prefix)
+        if depth >= len(self._layers):
+            raise BadInput("case.table", (depth,), "the table has a row for each prefix that is drafted from")
+        layer = self._layers[depth]
+        if not isinstance(layer, np.ndarray):
+            layer = self._layers[depth] = as_array(layer, "case.table", (depth,))
+        if depth and layer.shape != (self.vocabulary,) * (depth + 1):
+            raise BadInput("case.table", (depth,), "layer l has shape [V] * l + [V]", layer.shape)
+        found: np.ndarray = layer[prefix] if depth else layer
+        return found

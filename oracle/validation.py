@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from numbers import Rational
+from numbers import Rational, Real
 
 import numpy as np
 
@@ -21,10 +21,9 @@ class CaseView:
         self.field = field
         if not isinstance(case, VerifyCase):
             raise BadInput(field, (), "a case is an oracle.types.VerifyCase", type(case).__name__)
-        self.proposal = case.proposal
-        if self.proposal not in PROPOSALS:
-            raise BadInput(f"{field}.proposal", (), f"a proposal is one of {', '.join(PROPOSALS)}", case.proposal)
-        above = parents(case.parent, f"{field}.parent")
+        self.proposal = proposal_of(case.proposal, f"{field}.proposal")
+        self.parent_field = f"{field}.parent"
+        above = parents(case.parent, self.parent_field)
         self._token = integers(case.token, f"{field}.token")
         self.size = len(above)
         if len(self._token) != self.size:
@@ -75,7 +74,7 @@ def coin_reader(coins: Coins, nodes: int, field: str) -> Callable[[int | None], 
     """A function that validates and returns the coin of a node, or of the frontier (None)."""
     if not isinstance(coins, Coins):
         raise BadInput(field, (), "coins are an oracle.types.Coins", type(coins).__name__)
-    accept = np.asarray(coins.accept)
+    accept = as_array(coins.accept, f"{field}.accept")
     if accept.shape != (nodes,):
         raise BadInput(f"{field}.accept", (), f"there is one accept coin for each of the {nodes} nodes", accept.shape)
     if nodes and accept.dtype.kind not in "fiu":
@@ -85,18 +84,40 @@ def coin_reader(coins: Coins, nodes: int, field: str) -> Callable[[int | None], 
         name, index, value = (
             ("frontier", (), coins.frontier) if node is None else ("accept", (node,), accept[node].item())
         )
-        if isinstance(value, bool) or not isinstance(value, (int, float, np.floating)):
+        if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
             raise BadInput(f"{field}.{name}", index, "a coin is a real number", value)
         if not 0 <= value < 1:
-            raise BadInput(f"{field}.{name}", index, "a coin lies in [0, 1)", float(value))
+            raise BadInput(
+                f"{field}.{name}", index, "a coin lies in [0, 1)", value if isinstance(value, int) else float(value)
+            )
         return float(value)
 
     return spend
 
 
+def as_array(values: object, field: str, index: tuple[int, ...] = ()) -> np.ndarray:
+    """`values` as an array; `BadInput` where NumPy makes none of them, as of a ragged list."""
+    try:
+        return np.asarray(values)
+    except (ArithmeticError, RuntimeError, TypeError, ValueError):
+        raise BadInput(field, index, "is an array: numbers, or rows of one length", type(values).__name__) from None
+
+
+def reals(array: np.ndarray) -> np.ndarray | None:
+    """Integers and rationals in float64, floats as they are; None where other things are among them."""
+    if array.dtype.kind == "f":
+        return array
+    if array.dtype.kind in "iu" or (array.dtype.kind == "O" and all(isinstance(v, Real) for v in array.flat)):
+        try:
+            return array.astype(np.float64)
+        except OverflowError:
+            return None
+    return None
+
+
 def integers(values: object, field: str) -> list[int]:
     """A vector of integers as a list; `BadInput` for another shape or dtype."""
-    array = np.asarray(values)
+    array = as_array(values, field)
     if array.ndim != 1:
         raise BadInput(field, (), "is a vector", array.shape)
     if array.size and array.dtype.kind not in "iu":
@@ -106,7 +127,7 @@ def integers(values: object, field: str) -> list[int]:
 
 def matrix(values: object, field: str, rows: int, columns: int | None) -> np.ndarray:
     """A matrix of float or rational numbers with `rows` rows and, where given, `columns` columns."""
-    array = np.asarray(values)
+    array = as_array(values, field)
     if array.ndim != 2 or array.shape[0] != rows or array.shape[1] == 0 or columns not in (None, array.shape[1]):
         wanted = f"[{rows}, {'V' if columns is None else columns}]"
         raise BadInput(field, (), f"has shape {wanted}: the root's row, then one a node", array.shape)
@@ -121,16 +142,17 @@ def probability_row(matrix: np.ndarray, row: int, field: str) -> Row:
 
 
 def law_of(values: object, field: str, index: tuple[int, ...], vocabulary: int, may_omit_mass: bool) -> Row:
-    """A vector of V probabilities (any V where `vocabulary` is 0) as a list; `BadInput` unless it is a law.
+    """A vector of V probabilities as a list; `BadInput` unless it is a law.
 
     `may_omit_mass`: its sum may be less than one.
     """
-    array = np.asarray(values)
-    if array.dtype.kind == "O" and all(isinstance(v, Rational) for v in array.flat):
-        array = array.astype(np.float64)
-    if array.ndim != 1 or array.dtype.kind != "f" or vocabulary not in (0, len(array)) or not len(array):
-        raise BadInput(field, index, f"is a vector of {vocabulary or 'V'} real numbers", array.shape)
-    return _law(array.tolist(), field, index, _row_tolerance(array), may_omit_mass)
+    array = as_array(values, field, index)
+    if array.shape != (vocabulary,):
+        raise BadInput(field, index, f"is a vector of {vocabulary} real numbers", array.shape)
+    row = reals(array)
+    if row is None:
+        raise BadInput(field, index, f"is a vector of {vocabulary} real numbers", str(array.dtype))
+    return _law(row.tolist(), field, index, _row_tolerance(row), may_omit_mass)
 
 
 def _law(values: Row, field: str, index: tuple[int, ...], tolerance: float, may_omit_mass: bool) -> Row:
@@ -141,7 +163,8 @@ def _law(values: Row, field: str, index: tuple[int, ...], tolerance: float, may_
             raise BadInput(field, (*index, v), "a probability lies in [0, 1]", shown)
         total = total + value
     if total - 1 > tolerance or (total - 1 < -tolerance and not may_omit_mass):
-        raise BadInput(field, index, "a probability row sums to one", float(total))
+        most = "at most " if may_omit_mass else ""
+        raise BadInput(field, index, f"a probability row sums to {most}one", float(total))
     return values
 
 
@@ -153,6 +176,13 @@ def _row_tolerance(rows: np.ndarray) -> float:
         return 0.0
     rounding: float = np.finfo(rows.dtype).eps * rows.shape[-1]
     return max(1e-9, float(rounding))
+
+
+def proposal_of(proposal: object, field: str) -> str:
+    """A kind of proposal; `BadInput` unless it is known."""
+    if not isinstance(proposal, str) or proposal not in PROPOSALS:
+        raise BadInput(field, (), f"a proposal is one of {', '.join(PROPOSALS)}", proposal)
+    return proposal
 
 
 def seed_of(seed: object) -> int:

@@ -20,6 +20,7 @@ class View(Protocol):
     """What a walk reads of a request, and when: nothing is read before it is needed."""
 
     proposal: str
+    parent_field: str
 
     def children(self, node: int) -> Sequence[int]: ...
     def token(self, child: int, law: Row | None) -> int: ...
@@ -122,7 +123,7 @@ def block(view: View, chance: Chance) -> Decision:
     while True:
         children = view.children(node)
         if len(children) > 1:
-            raise BadInput("parent", (children[1],), "block verification decides chains")
+            raise BadInput(view.parent_field, (children[1],), "block verification decides chains")
         p = view.target(node)
         one = mass(p) * 0 + 1
         weight = one if weight is None else weight
@@ -161,7 +162,7 @@ WALKS: dict[str, Walk] = {
 
 def walk_of(scheme: str) -> Walk:
     """The walk of a coin scheme. Raises `BadInput`."""
-    if scheme not in WALKS:
+    if not isinstance(scheme, str) or scheme not in WALKS:
         raise BadInput("scheme", (), f"a coin scheme is one of {', '.join(WALKS)}", scheme)
     return WALKS[scheme]
 

@@ -7,12 +7,14 @@ conventions that change the answer, so they are arguments; the defaults are the 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 
 import numpy as np
 
 from oracle.errors import BadInput
 from oracle.types import Rows, WarpCase
+from oracle.validation import as_array
 
 STAGES = ("temperature", "top_k", "top_p", "min_p")
 FILTER_ORDER = ",".join(STAGES)
@@ -30,9 +32,9 @@ def warp(case: WarpCase, filter_order: str = FILTER_ORDER, top_k_ties: str = "ex
     if not isinstance(case, WarpCase):
         raise BadInput("case", (), "a case is an oracle.types.WarpCase", type(case).__name__)
     order = stages_of(filter_order)
-    if top_k_ties not in TOP_K_TIES:
+    if not isinstance(top_k_ties, str) or top_k_ties not in TOP_K_TIES:
         raise BadInput("top_k_ties", (), f"is one of {', '.join(TOP_K_TIES)}", top_k_ties)
-    logits = np.asarray(case.logits)
+    logits = as_array(case.logits, "case.logits")
     if logits.ndim not in (1, 2) or logits.shape[-1] == 0:
         raise BadInput("case.logits", (), "has shape [V] or [R, V]", logits.shape)
     if logits.dtype.kind != "f":
@@ -43,10 +45,7 @@ def warp(case: WarpCase, filter_order: str = FILTER_ORDER, top_k_ties: str = "ex
     for r, row in enumerate(rows.tolist()):
         index = (r,) if logits.ndim == 2 else ()
         _check_logits(row, index)
-        given = {
-            name: _checked(name, values[r], index if len(set(values)) > 1 else ())
-            for name, values in parameters.items()
-        }
+        given = {name: _checked(name, *values[r]) for name, values in parameters.items()}
         warped.append(_warp_row(row, order, given, top_k_ties))
     return np.array(warped, dtype=np.float64).reshape(logits.shape)
 
@@ -61,13 +60,21 @@ def _warp_row(logits: list[float], order: list[list[str]], given: dict[str, floa
             if given["temperature"] == 0:
                 kept = [logits.index(highest)]
             else:
-                scaled = [(logit - highest) / given["temperature"] for logit in logits]
+                scaled = [_below(logit, highest, given["temperature"]) for logit in logits]
             continue
         law = _softmax(scaled, kept)
         ranked = sorted(kept, key=lambda v: (-logits[v], v))
         survivors = [_FILTERS[name](law, ranked, logits, given[name], ties) for name in stage]
         kept = [v for v in kept if all(v in survivor for survivor in survivors)]
     return _softmax(scaled, kept)
+
+
+def _below(logit: float, highest: float, temperature: float) -> float:
+    """(logit − highest) / temperature, also where the difference of two finite logits overflows."""
+    difference = logit - highest
+    if math.isinf(difference) and math.isfinite(logit):
+        return logit / temperature - highest / temperature
+    return difference / temperature
 
 
 def _softmax(scaled: list[float], kept: list[int]) -> list[float]:
@@ -132,7 +139,7 @@ def _check_logits(row: list[float], index: tuple[int, ...]) -> None:
 
 
 _RULES: dict[str, tuple[str, Callable[[float], bool]]] = {
-    "temperature": ("a temperature is finite and not negative", lambda t: 0 <= t < math.inf),
+    "temperature": ("a temperature is finite and not negative", lambda t: 0 <= t <= sys.float_info.max),
     "top_k": ("top_k is not negative; 0 switches it off", lambda k: k >= 0),
     "top_p": ("top_p lies in (0, 1]", lambda p: 0 < p <= 1),
     "min_p": ("min_p lies in [0, 1]", lambda p: 0 <= p <= 1),
@@ -146,14 +153,27 @@ def _checked(name: str, value: float, index: tuple[int, ...]) -> float:
     return value
 
 
-def _one_a_row(values: object, name: str, rows: int, dimensions: int) -> list[float]:
-    """A parameter as one number a row."""
-    array = np.asarray(values)
+def _one_a_row(values: object, name: str, rows: int, dimensions: int) -> list[tuple[float, tuple[int, ...]]]:
+    """A parameter as one number a row, each with its index: empty where one value is for all rows."""
+    field = f"case.{name}"
+    array = _numbers(values, field)
     kinds, kind = ("iu", "an integer") if name == "top_k" else ("fiu", "a real number")
-    if array.dtype.kind not in kinds:
-        raise BadInput(f"case.{name}", (), f"is {kind}, or one a row", values)
+    if array.dtype.kind not in kinds and not all(_is_integer(v) for v in array.flat):
+        raise BadInput(field, (), f"is {kind}, or one a row", values)
     if array.ndim == 0:
-        return [array.item()] * rows
+        return [(array.item(), ())] * rows
     if dimensions == 1 or array.shape != (rows,):
-        raise BadInput(f"case.{name}", (), f"is one value, or one for each of the {rows} rows of [R, V]", array.shape)
-    return [value.item() for value in array]
+        raise BadInput(field, (), f"is one value, or one for each of the {rows} rows of [R, V]", array.shape)
+    return [(value, (r,)) for r, value in enumerate(array.tolist())]
+
+
+def _numbers(values: object, field: str) -> np.ndarray:
+    """An array in which Python's integers stay as they are: NumPy has a largest one."""
+    given = values if isinstance(values, (list, tuple)) else [values]
+    if all(_is_integer(value) for value in given):
+        return np.array(values, dtype=object)
+    return as_array(values, field)
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

@@ -122,6 +122,17 @@ def test_unknown_schemes_and_forked_blocks_are_refused() -> None:
         law.emitted_law(model.target, model.draft, model.parent, "point", "per_layer")
     with pytest.raises(BadInput, match="block verification decides chains"):
         law.emitted_law(model.target, model.draft, model.parent, "point", "block")
+    with pytest.raises(BadInput, match=r"parent\[0\] = 3"):
+        law.accepted_depth_law(model.target, model.draft, [3], "point")
+
+
+@pytest.mark.parametrize("scheme", ["per_parent", "sample_and_match"])
+def test_when_siblings_are_drawn(scheme: str) -> None:
+    """The first child is always accepted: per_node never looks at the second, which has no token left to take."""
+    one = {**ONE_HOT, (0,): ONE_HOT[()]}
+    assert law.emitted_law(one, ONE_HOT, [-1, -1], "point", "per_node") == {(0, 0): 1}
+    with pytest.raises(BadInput, match=r"parent\[1\]: point proposals stay within the support"):
+        law.emitted_law(one, ONE_HOT, [-1, -1], "point", scheme)
 
 
 @settings(max_examples=10, deadline=None)
@@ -172,6 +183,16 @@ def test_a_biased_walk_is_noticed() -> None:
         ({"target": {(): (Fraction(1, 2), Fraction(1, 3))}}, "sum to exactly one"),
         ({"target": {}}, "a row for each prefix"),
         ({"draft": {(): (0.5, 0.5)}}, "Fractions"),
+        ({"target": {(): None}}, "target[()] = 'NoneType': a table row holds"),
+        ({"draft": {(): None}}, "draft[()] = 'NoneType': a table row holds"),
+        ({"target": None}, "a row for each prefix"),
+        ({"draft": {(): (Fraction(1),)}}, "draft[()] = 1: target and draft rows have one width, here 2"),
+        ({"draft": {(): (Fraction(0),) * 2 + (Fraction(1),)}}, "draft[()] = 3: target and draft rows have one width"),
+        ({"draft": {(): (Fraction(1),)}, "proposal": "point"}, "rows have one width"),
+        ({"parent": [-1.5]}, "parent = 'float64': holds integers"),
+        ({"parent": [[-1], [0, 1]]}, "parent = 'list': is an array"),
+        ({"proposal": ["iid"]}, "a proposal is one of"),
+        ({"scheme": []}, "a coin scheme is one of"),
         ({"parent": [-1, -1], "proposal": "without_replacement", "draft": ONE_HOT}, "within the support"),
         ({"parent": [-1, -1], "proposal": "point", "draft": ONE_HOT}, "within the support"),
     ],

@@ -160,6 +160,12 @@ BAD = {
         VerifyCase(np.array([-1, -1]), np.array([1, 1]), np.array(P), "point"),
         "cases[0].token[1] = 1: siblings of a 'point' proposal differ",
     ),
+    "ragged rows": (case_with(target_probs=[[0.5, 0.5], [1.0]]), "cases[0].target_probs = 'list': is an array"),
+    "ragged tokens": (case_with(token=[[1], [1, 2]]), "cases[0].token = 'list': is an array"),
+    "a proposal that is an array": (
+        case_with(proposal=np.array(["iid", "point"])),
+        "cases[0].proposal = array(",
+    ),
     "no case": ("a string", "cases[0] = 'str': a case is an oracle.types.VerifyCase"),
 }
 
@@ -184,6 +190,9 @@ def test_bad_cases_are_refused_by_name_index_and_rule(name: str) -> None:
         (Coins(np.array(["a", "b"]), 0.5), "accept coins are real numbers"),
         (Coins(np.array([0.9, 0.9]), "half"), "coins[0].frontier = 'half': a coin is a real number"),  # type: ignore[arg-type]
         ("coins", "coins are an oracle.types.Coins"),
+        (Coins([[1], [1, 2]], 0.5), "coins[0].accept = 'list': is an array"),  # type: ignore[arg-type]
+        (coins([0.9, 0.9], 10**400), "coins[0].frontier = 1000"),
+        (Coins(np.array([0.9, 0.9]), False), "a coin is a real number"),
     ],
 )
 def test_bad_coins_are_refused(spent: Coins, words: str) -> None:
@@ -197,6 +206,45 @@ def test_batches_that_do_not_match_are_refused() -> None:
         verify_sampled([case_with()] * 2, [coins([0.5, 0.5], 0.5)])
     with pytest.raises(BadInput, match=r"cases\[1\]\.token\[1\]"):
         verify_greedy([case_with(), case_with(token=np.array([1, 9]))])
+
+
+@pytest.mark.parametrize("cases", [None, 3, "case", case_with()])
+def test_a_batch_is_a_list(cases: object) -> None:
+    for refused in (
+        lambda: verify_greedy(cases),  # type: ignore[arg-type]
+        lambda: verify_sampled(cases, []),  # type: ignore[arg-type]
+        lambda: verify_random(cases, 1),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(BadInput, match="cases is a list of VerifyCase"):
+            refused()
+
+
+@pytest.mark.parametrize("spent", [None, 3, coins([0.5, 0.5], 0.5)])
+def test_coins_are_a_list(spent: object) -> None:
+    with pytest.raises(BadInput, match="coins is a list of Coins"):
+        verify_sampled([case_with()], spent)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("scheme", ["x", None, [], np.array(["block", "x"])])
+def test_unknown_schemes_are_refused_by_empty_batches_too(scheme: object) -> None:
+    for refused in (
+        lambda: verify_sampled([], [], scheme),  # type: ignore[arg-type]
+        lambda: verify_random([], 1, scheme),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(BadInput, match="a coin scheme is one of"):
+            refused()
+
+
+def test_a_fork_under_block_names_its_case() -> None:
+    chained, fork = case_with(), case_with(parent=np.array([-1, -1]))
+    with pytest.raises(BadInput, match=r"cases\[1\]\.parent\[1\]: block verification decides chains"):
+        verify_random([chained, fork], 1, "block")
+
+
+@pytest.mark.parametrize("zero", [0, np.int64(0), np.float32(0)])
+def test_coins_may_be_integers(zero: float) -> None:
+    case = case_with()
+    assert verify_sampled([case], [Coins(np.array([0, 0]), zero)]) == [decide(case, [0.0, 0.0], 0.0)]
 
 
 @pytest.mark.parametrize("seed", [-1, 0.5, True, "1", None])

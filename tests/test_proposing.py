@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -39,6 +41,8 @@ def test_confidences_may_omit_mass_and_laws_may_not() -> None:
     assert propose(ProposalCase(short, np.array([-1]), "point", 1, 0)).token.tolist() == [[0]]
     with pytest.raises(BadInput, match="sums to one"):
         propose(ProposalCase(short, np.array([-1]), "iid", 1, 0))
+    with pytest.raises(BadInput, match=r"case.table\[0\] = 1.5: .*sums to at most one"):
+        propose(ProposalCase([np.array([0.75, 0.75])], np.array([-1]), "point", 1, 0))
 
 
 @pytest.mark.parametrize("proposal", ["iid", "without_replacement"])
@@ -58,6 +62,44 @@ def test_rows_of_leaves_beyond_the_table_are_zero() -> None:
     assert found.draft_probs[0, 1].tolist() == [0, 0, 0]
 
 
+@pytest.mark.parametrize(
+    ("leaf", "shown"),
+    [
+        ([np.nan, 7.0, -1.0], [np.nan, 7.0, -1.0]),
+        ([0, 2, 0], [0, 2, 0]),
+        ([0.5, 0.5], [0, 0, 0]),
+        (["a", "b", "c"], [0, 0, 0]),
+        ([[1.0], [1.0, 2.0]], [0, 0, 0]),
+        (None, [0, 0, 0]),
+    ],
+)
+def test_rows_of_leaves_are_not_validated(leaf: object, shown: list[float]) -> None:
+    table: dict[tuple[int, ...], object] = {(): [0, 1, 0], (1,): leaf}
+    found = propose(ProposalCase(table, np.array([-1]), "iid", 2, 3))  # type: ignore[arg-type]
+    assert np.array_equal(found.draft_probs[:, 1], [shown] * 2, equal_nan=True)
+    alone = propose(ProposalCase([np.full(3, np.nan)], np.array([], dtype=np.int64), "iid", 1, 3))
+    assert np.isnan(alone.draft_probs[0, 0]).all(), "a root without children is a leaf"
+
+
+@pytest.mark.parametrize("layer", [np.full((3, 3), np.nan), ROOT, [[0.5], [0.5, 0.5]], None])
+def test_layers_of_leaves_are_not_validated(layer: object) -> None:
+    found = propose(ProposalCase([ROOT, layer], np.array([-1]), "iid", 1, 3))  # type: ignore[list-item]
+    assert found.draft_probs[0, 0].tolist() == ROOT.tolist()
+
+
+@pytest.mark.parametrize("table", [[ROOT * np.nan], {(): [7.0, 7.0, 7.0]}, [ROOT, ROOT]])
+def test_without_trials_only_the_length_of_the_root_is_read(table: object) -> None:
+    found = propose(ProposalCase(table, TREE, "iid", 0, 3))  # type: ignore[arg-type]
+    assert found.token.shape == (0, 3) and found.draft_probs.shape == (0, 4, 3)
+
+
+def test_rows_of_integers_and_fractions_are_laws() -> None:
+    table = {(): [0, 1, 0], (1,): [Fraction(1), 0, 0.0]}
+    found = propose(ProposalCase(table, np.array([-1, 0]), "iid", 1, 3))
+    assert found.token.tolist() == [[1, 0]]
+    assert found.draft_probs[0, :2].tolist() == [[0, 1, 0], [1, 0, 0]]
+
+
 def test_what_is_not_reached_is_not_read() -> None:
     poison = {(): ROOT, (0,): [0.5, 0.5, 0.0], (1,): [np.nan] * 3, (2,): [7.0, 0.0, 0.0]}
     found = propose(ProposalCase(poison, np.array([-1, 0]), "point", 1, 0))
@@ -75,10 +117,24 @@ def test_what_is_not_reached_is_not_read() -> None:
         ({"parent": np.array([[-1]])}, "case.parent .*is a vector"),
         ({"table": []}, "case.table"),
         ({"table": [ROOT, ROOT]}, r"case.table\[1\] .*shape"),
-        ({"table": {(): [0.5, 0.5], (0,): [1.0], (1,): [1.0]}, "parent": np.array([-1, 0])}, "case.table.*vector of 2"),
+        (
+            {"table": {(): [0.5, 0.5], (0,): [1.0], (1,): [1.0]}, "parent": np.array([-1, 0])},
+            r"case.table\[\(\d,\)\] = .*vector of 2",
+        ),
         ({"table": {(): [0.5, 0.6]}}, "sums to one"),
-        ({"table": {(): [-0.5, 1.5]}}, r"case.table\[0\]"),
-        ({"parent": np.array([-1, 0, 1])}, "a row for each prefix"),
+        ({"table": {(): [-0.5, 1.5]}}, r"case.table\[\(\)\]\[0\] = -0.5"),
+        ({"table": {(): ROOT}}, r"case.table\[\(\d,\)\]: the table has a row for each prefix"),
+        ({"table": [[1.0], [[math.nan]]], "parent": np.array([-1, 0])}, r"case.table\[1\]\[0\]\[0\] = 'nan'"),
+        ({"table": {(): [10**400, 0]}}, "vector of 2 real numbers"),
+        ({"table": {(): [True, False]}}, "vector of 2 real numbers"),
+        ({"table": {(): [[0.5], [0.5, 0.1]]}}, r"case.table\[\(\)\] .*is an array"),
+        ({"table": [ROOT, [[0.1], [0.2, 0.8], [1.0]]]}, r"case.table\[1\] .*is an array"),
+        ({"table": None}, "case.table = 'NoneType': is a sequence of layers, or a mapping"),
+        ({"table": 3}, "case.table = 'int': is a sequence"),
+        ({"trials": 10**30}, r"case.trials .*a number of trials below 2\*\*31"),
+        ({"proposal": np.array(["iid", "point"])}, "case.proposal .*: a proposal is one of"),
+        ({"parent": [[1], [1, 2]]}, "case.parent .*is an array"),
+        ({"parent": np.array([-1, 0, 1])}, r"case.table\[2\]: .*a row for each prefix"),
         ({"parent": np.array([-1] * 4), "proposal": "point"}, r"case.parent\[3\]: siblings of a 'point' proposal"),
         ({"parent": np.array([-1] * 4), "proposal": "without_replacement"}, r"case.parent\[3\]"),
     ],

@@ -51,6 +51,19 @@ def test_temperature_zero_and_its_neighbourhood() -> None:
     assert law(WarpCase(np.array([1.7e308, -1.7e308]), 1e-3)) == [1, 0]
 
 
+def test_a_difference_that_overflows_is_scaled_first() -> None:
+    assert law(WarpCase(np.array([1e308, -1e308]), 1e308)) == pytest.approx([0.880797, 0.119203], abs=1e-6)
+    assert law(WarpCase(np.array([1e308, -1e308, -np.inf]), 1e308))[2] == 0
+    assert law(WarpCase(np.array([1e308, -1e308, 1e308]), 1e-300)) == [0.5, 0, 0.5]
+
+
+@pytest.mark.parametrize("k", [4, 2**63, 2**64, 10**30, np.uint64(2**64 - 1)])
+def test_more_than_v_is_v(k: int) -> None:
+    assert law(WarpCase(FLOAT, top_k=k)) == law(WarpCase(FLOAT))
+    rows = np.array([FLOAT, FLOAT])
+    assert warp(WarpCase(rows, top_k=[k, 1])).tolist() == [law(WarpCase(FLOAT)), [1, 0, 0, 0]]  # type: ignore[arg-type]
+
+
 def test_ties_at_the_cut() -> None:
     tied = np.array([1.0, 2.0, 2.0, 2.0, 0.0])
     assert law(WarpCase(tied, top_k=2)) == [0, 0.5, 0.5, 0, 0]
@@ -95,7 +108,7 @@ def test_both_roads_agree_on_drawn_rows(case: WarpCase) -> None:
 
 @pytest.mark.parametrize("case", NO_LAWS)
 def test_no_laws_are_refused(case: WarpCase) -> None:
-    with pytest.raises(BadInput, match=r"case\.logits\[0\]"):
+    with pytest.raises(BadInput, match=r"case\.logits\[\d\]"):
         warp(case)
 
 
@@ -116,6 +129,14 @@ def test_no_laws_are_refused(case: WarpCase) -> None:
         ({"logits": np.zeros((2, 0))}, r"case.logits .*has shape"),
         ({"logits": np.array([1, 2])}, r"case.logits .*floating-point"),
         ({"logits": np.zeros((2, 3)), "top_p": np.array([0.5, 0.0])}, r"case.top_p\[1\] = 0.0"),
+        ({"logits": np.zeros((2, 3)), "top_p": np.array([2.0, 2.0])}, r"case.top_p\[0\] = 2.0"),
+        ({"logits": np.zeros((2, 3)), "top_p": 2.0}, r"case.top_p = 2.0"),
+        ({"logits": np.zeros((2, 3)), "top_k": [2**64, -1]}, r"case.top_k\[1\] = -1: top_k is not negative"),
+        ({"logits": np.zeros((2, 3)), "top_k": [[1], [1, 2]]}, r"case.top_k .*is an array"),
+        ({"logits": [[1.0, 2.0], [3.0]]}, r"case.logits .*is an array"),
+        ({"temperature": 10**400}, r"case.temperature = 10*: a temperature is finite"),
+        ({"top_k": -(10**5000)}, r"case.top_k = a huge int: top_k is not negative"),
+        ({"top_k": True}, r"case.top_k = True: is an integer"),
     ],
 )
 def test_bad_input_names_field_index_and_rule(change: dict[str, object], words: str) -> None:
@@ -123,12 +144,16 @@ def test_bad_input_names_field_index_and_rule(change: dict[str, object], words: 
         warp(WarpCase(**({"logits": FLOAT} | change)))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("order", ["heat", "top_k,top_k", "temperature+top_k", 3, "top_k,,top_p"])
+@pytest.mark.parametrize("order", ["heat", "top_k,top_k", "temperature+top_k", 3, "top_k,,top_p", np.array(["a", "b"])])
 def test_unknown_orders_are_refused(order: object) -> None:
     with pytest.raises(BadInput, match="filter_order"):
         warp(WarpCase(FLOAT), order)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ties", ["some", None, [], np.array(["exact", "keep"])])
+def test_unknown_ties_are_refused(ties: object) -> None:
     with pytest.raises(BadInput, match="top_k_ties"):
-        warp(WarpCase(FLOAT), top_k_ties="some")
+        warp(WarpCase(FLOAT), top_k_ties=ties)  # type: ignore[arg-type]
 
 
 def test_an_order_without_a_stage_leaves_it_out() -> None:
