@@ -198,9 +198,14 @@ def _check(spec: str, declaration: Declaration) -> None:
         if generator not in ("python", "numpy", "torch"):
             refuse("generators", "a global generator is python, numpy or torch", generator)
     order = declaration.conventions.get("filter_order", "temperature")
-    stages = [stage for part in order.split(",") for stage in part.split("+")]
-    if len(set(stages)) != len(stages) or set(stages) - set(WARP_STAGES):
-        rule = f"names each of {', '.join(WARP_STAGES)} at most once, in order; '+' joins filters that act together"
+    joined = [part.split("+") for part in order.split(",")] if isinstance(order, str) and order else []
+    stages = [stage for part in joined for stage in part]
+    alone = all(len(part) == 1 for part in joined if "temperature" in part)
+    if not isinstance(order, str) or len(set(stages)) != len(stages) or set(stages) - set(WARP_STAGES) or not alone:
+        rule = (
+            f"names each of {', '.join(WARP_STAGES)} at most once, in order; '+' joins filters that act together, and "
+            "temperature is a stage of its own"
+        )
         refuse("conventions['filter_order']", rule, order)
     for key, allowed in (
         ("coin_scheme", COIN_SCHEMES),

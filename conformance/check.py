@@ -112,11 +112,19 @@ class Check:
 
     # ---- cases
 
-    def for_all(self, strategy: st.SearchStrategy[Case], body: Callable[[Case], None], examples: int = 0) -> None:
-        """Run `body` on drawn cases and end on the smallest one that fails."""
+    def for_all(
+        self,
+        strategy: st.SearchStrategy[Case],
+        body: Callable[[Case], None],
+        examples: int = 0,
+        first: Sequence[Case] = (),
+    ) -> None:
+        """Run `body` on the cases of `first`, then on drawn ones, and end on the smallest of these that fails."""
         if self.replay is not None:
             self._run(body, self.replay)
             return self._settle()
+        for case in first:
+            self._run(body, case)
 
         @hypothesis.seed(self.seed)
         @hypothesis.settings(

@@ -158,13 +158,22 @@ def _agree(ours: Decision, road_decisions: Sequence[Decision]) -> None:
         )
 
 
-def _integers(value: Any, where: str, case: object) -> list[int]:
-    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
-        value = np.from_dlpack(value)
+def plain(value: Any, where: str, case: object = None) -> np.ndarray:
+    """What an implementation returned as a NumPy array; `ClauseViolation` where it is none."""
     try:
-        array = np.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise ClauseViolation(f"{where} is no array of integers: {error}", case) from None
+        if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
+            value = np.from_dlpack(value)
+        return np.asarray(value)
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        raise ClauseViolation(
+            f"{where} is no array that NumPy reads ({type(error).__name__}: {error}); a tensor is handed out detached, "
+            "on the CPU, in a dtype of NumPy",
+            case,
+        ) from None
+
+
+def _integers(value: Any, where: str, case: object) -> list[int]:
+    array = plain(value, where, case)
     if array.size == 0:
         return []
     if array.ndim > 1 or array.dtype.kind not in "iu":

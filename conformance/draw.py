@@ -112,7 +112,8 @@ def drafting(value: ProposalCase) -> str:
     for prefix, entries in shown:
         after = f"after {' '.join(map(str, prefix))}" if prefix else "at the root"
         lines.append(f"  {after}: q = {row(entries)}")
-    return "\n".join([*lines, "  (longer prefixes are in the case file)"] if len(parent) > 1 else lines)
+    more = len(shown) < len(value.table) if isinstance(value.table, Mapping) else len(value.table) > 2
+    return "\n".join([*lines, "  (longer prefixes are in the case file)"] if more else lines)
 
 
 def batch(cases: Sequence[VerifyCase], coins: Sequence[Coins] | None) -> str:

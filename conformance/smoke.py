@@ -125,31 +125,40 @@ def warper(implementation: Implementation, operation: str, findings: Findings, e
         ("one row", WarpCase(rows[:1])),
         ("a row with a temperature", WarpCase(rows[:1], 0.5)),
         ("three rows", WarpCase(rows, 2.0)),
+        ("a vector", WarpCase(rows[0])),
+        ("a temperature a row", WarpCase(rows, np.array([0.5, 1.0, 2.0]))),
     ):
         enter(f"warp on {name}")
 
         def ask(case: WarpCase = case) -> object:
             return warped.array(implementation.operations[operation](case), case.logits.shape)
 
-        if not _formed(findings, ask):
+        if not _formed(findings, ask, may_refuse=name.startswith("a ")) and findings.problems:
             return
     enter("timing warp")
     _time(implementation, operation, (WarpCase(np.repeat(rows, 10, axis=0)),), 10, findings)
 
 
 def proposer(implementation: Implementation, operation: str, findings: Findings, enter: Callable[[str], None]) -> None:
-    """Form of the proposals, of each kind."""
+    """Form of the proposals, of each kind and shape; a kind that it has no notion of is passed over."""
+    known: list[ProposalCase] = []
     for kind in proposing.KINDS:
-        enter(f"propose, proposal {kind}")
-        case = proposing.asked(proposing.model(kind), 3, 5)
+        for model in proposing.law_shapes(kind):
+            enter(f"propose, proposal {kind}, a {'chain' if model.is_chain else 'tree'}")
+            case = proposing.asked(model, 3, 5)
 
-        def ask(case: ProposalCase = case) -> object:
-            return proposing.read(implementation.operations[operation](case), case)
+            def ask(case: ProposalCase = case) -> object:
+                return proposing.read(implementation.operations[operation](case), case)
 
-        if not _formed(findings, ask):
-            return
+            if _formed(findings, ask, may_refuse=True):
+                known.append(case)
+            elif findings.problems:
+                return
+    if not known:
+        findings.problems.append("propose: NotApplicable for every kind of proposal; there is nothing to judge")
+        return
     enter("timing propose")
-    case = proposing.asked(proposing.model("iid"), 50, 5)
+    case = dataclasses.replace(known[0], trials=50)
     _time(implementation, operation, (case,), case.trials, findings)
 
 
@@ -164,13 +173,15 @@ def _decide(
     return found if _formed(findings, ask) else None
 
 
-def _formed(findings: Findings, ask: Callable[[], object]) -> bool:
-    """Whether a call came back in the right form; what is wrong joins the findings."""
+def _formed(findings: Findings, ask: Callable[[], object], may_refuse: bool = False) -> bool:
+    """Whether a call came back in the right form; what is wrong joins the findings, unless it `may_refuse`."""
     try:
         ask()
     except ClauseViolation as violation:
         findings.problems.append(f"{findings.step}: {violation.reason}")
     except NotApplicable as reason:
+        if may_refuse:
+            return False
         findings.problems.append(
             f"{findings.step}: NotApplicable({reason}); every implementation is asked for cases like it"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -312,3 +313,50 @@ class ProposesBeyondTheSupport(Proposer):
     @classmethod
     def exhausted(cls, left: np.ndarray) -> np.ndarray:
         return np.where(left.sum(axis=1, keepdims=True) > 0, left, 1.0)
+
+
+class ChildrenOfTheFirstSibling(Proposer):
+    """Reads the children of a later sibling below the first one's token."""
+
+    refutes = "ACCEPTANCE-1103"
+
+    @classmethod
+    def prefix(cls, parent: list[int], token: np.ndarray, node: int) -> tuple[int, ...]:
+        if node > 0 and parent[node] == -1:
+            node = 0
+        return super().prefix(parent, token, node)
+
+
+class SecondHalfRepeats(Proposer):
+    """Draws half of the trials and hands them out twice."""
+
+    refutes = "ACCEPTANCE-1108"
+
+    @classmethod
+    def uniforms(cls, generator: np.random.Generator, trials: int, siblings: list[int]) -> np.ndarray:
+        half = generator.random(trials - trials // 2)
+        return np.concatenate([half[: trials // 2], half])
+
+
+class EmptiesItsTable(Proposer):
+    """Takes the rows that it has read out of its table."""
+
+    refutes = "ACCEPTANCE-803"
+
+    @classmethod
+    def declare(cls, case: ProposalCase, token: np.ndarray, rows: np.ndarray) -> Proposals:
+        if isinstance(case.table, dict):
+            case.table.clear()
+        return Proposals(token, rows)
+
+
+class DraftsAnewEachTime(Proposer):
+    """Promises the same drafts for the same seed and counts its calls into the seed."""
+
+    refutes = "ACCEPTANCE-801"
+    calls: ClassVar[int] = 0
+
+    @classmethod
+    def propose(cls, case: ProposalCase) -> Proposals:
+        cls.calls += 1
+        return super().propose(dataclasses.replace(case, seed=case.seed * 1_000_003 + cls.calls))

@@ -193,6 +193,29 @@ class ParametersInReverse(Warper):
         return super().rows(rows, given[::-1])
 
 
+class FirstRowsMask(Warper):
+    """Masks in every row what is masked in the first."""
+
+    refutes = "ACCEPTANCE-1013"
+
+    @classmethod
+    def rows(cls, rows: list[Row], given: list[Given]) -> list[Row]:
+        mask = [x == -math.inf for x in rows[0]]
+        masked = [[-math.inf if hide else x for x, hide in zip(row, mask)] for row in rows]
+        return super().rows([m if max(m) > -math.inf else row for m, row in zip(masked, rows)], given)
+
+
+class ColdRowCoolsTheBatch(Warper):
+    """Warps a whole batch at temperature zero where one of its rows asks for it."""
+
+    refutes = "ACCEPTANCE-1014"
+
+    @classmethod
+    def rows(cls, rows: list[Row], given: list[Given]) -> list[Row]:
+        cold = any(g.temperature == 0 for g in given)
+        return super().rows(rows, [Given(0.0, 0, 1.0, 0.0) if cold else g for g in given])
+
+
 # ---- what is no row, and what belongs to the caller
 
 

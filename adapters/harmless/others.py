@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import ClassVar
 
 import numpy as np
@@ -122,6 +123,31 @@ class OtherLayouts(Proposer):
     @classmethod
     def declare(cls, case: ProposalCase, token: np.ndarray, rows: np.ndarray) -> Proposals:
         return Proposals(token.astype(np.int32), np.asfortranarray(rows))
+
+
+class Float32Proposals(Proposer):
+    """Draws from float32 rows and declares them."""
+
+    @classmethod
+    def row(cls, case: ProposalCase, prefix: tuple[int, ...]) -> np.ndarray:
+        return super().row(case, prefix).astype(np.float32).astype(np.float64)
+
+    @classmethod
+    def declare(cls, case: ProposalCase, token: np.ndarray, rows: np.ndarray) -> Proposals:
+        return Proposals(token, rows.astype(np.float32))
+
+
+Float32Proposals.DECLARATION = dataclasses.replace(Float32Proposals.DECLARATION, arithmetic=Arithmetic(dtype="float32"))
+
+
+class PointsAlone(Proposer):
+    """Knows point proposals on chains, and nothing else."""
+
+    @classmethod
+    def propose(cls, case: ProposalCase) -> Proposals:
+        if case.proposal != "point" or case.parent.tolist() != list(range(-1, len(case.parent) - 1)):
+            raise NotApplicable("it proposes the most probable chain")
+        return super().propose(case)
 
 
 class BlockVerification(_Block, conventions={"coin_scheme": "block"}):

@@ -64,34 +64,59 @@ def combined(draw: st.DrawFn) -> WarpCase:
 
 
 @st.composite
+def at_a_threshold(draw: st.DrawFn, name: str) -> WarpCase:
+    """One row whose threshold lies a little beside what decides: the mass of a set, or the ratio of two tokens."""
+    entries = draw(row(draw(st.integers(3, 7))))
+    weights = sorted((math.exp(x) for x in entries), reverse=True)
+    cut = draw(st.integers(1, len(weights) - 1))
+    beside = draw(st.sampled_from((-(2.0**-9), 2.0**-9)))
+    given = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
+    if name == "top_k":
+        given["top_k"] = cut
+    elif name == "top_p":
+        given["top_p"] = min(max(sum(weights[:cut]) / sum(weights) + beside, 2.0**-9), 1.0)
+    else:
+        given["min_p"] = min(weights[cut] / weights[0] * (1 + beside), 1.0)
+    return WarpCase(np.array(entries), 1.0, int(given["top_k"]), given["top_p"], given["min_p"])
+
+
+@st.composite
 def side_by_side(draw: st.DrawFn) -> WarpCase:
-    """Two to four rows under one set of parameters, each filter in use or not."""
-    size, count = draw(st.integers(3, 6)), draw(st.integers(2, 4))
-    rows = draw(st.lists(row(size), min_size=count, max_size=count, unique_by=tuple))
-    which = draw(st.sampled_from([(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)]))
+    """Two to six rows under one set of parameters, up to two filters in use; some rows have ties or masked tokens."""
+    size = draw(st.integers(3, 6))
+    rows = draw(rows_of(size))
+    which = draw(st.sampled_from([(), ("top_k",), ("top_p",), ("min_p",), ("top_k", "top_p"), ("top_p", "min_p")]))
     return WarpCase(
         np.array(rows),
         draw(st.sampled_from(TEMPERATURES)),
-        draw(st.integers(1, size - 1)) if which[0] else 0,
-        draw(st.sampled_from(MASSES)) if which[1] else 1.0,
-        draw(st.sampled_from(SHARES)) if which[2] else 0.0,
+        draw(st.integers(1, size - 1)) if "top_k" in which else 0,
+        draw(st.sampled_from(MASSES)) if "top_p" in which else 1.0,
+        draw(st.sampled_from(SHARES)) if "min_p" in which else 0.0,
     )
 
 
 @st.composite
-def own_parameters(draw: st.DrawFn, filters: Sequence[str]) -> WarpCase:
-    """Two to four rows, each with parameters of its own; some filters of `filters` are off for some rows."""
-    size, count = draw(st.integers(4, 6)), draw(st.integers(2, 4))
-    rows = draw(st.lists(row(size), min_size=count, max_size=count, unique_by=tuple))
-    which = draw(st.sampled_from([name for name in filters if name != "temperature"] or ["temperature"]))
+def rows_of(draw: st.DrawFn, size: int) -> list[list[float]]:
+    """Two to six different rows, plain ones first."""
+    kinds = row(size) | row(size, ties=True) | row(size, masked=True)
+    return draw(st.lists(kinds, min_size=2, max_size=6, unique_by=tuple))
 
-    def each(options: Sequence[float]) -> np.ndarray:
-        return np.array(draw(st.lists(st.sampled_from(options), min_size=count, max_size=count)))
+
+@st.composite
+def own_parameters(draw: st.DrawFn, filters: Sequence[str]) -> WarpCase:
+    """Two to six rows, each with parameters of its own, zero temperature and filters that are off among them."""
+    size = draw(st.integers(4, 6))
+    rows = draw(rows_of(size))
+    known = [name for name in filters if name != "temperature"]
+    which = draw(st.lists(st.sampled_from(known), max_size=2, unique=True)) if known else []
+
+    def each(options: Sequence[float], kind: type) -> np.ndarray:
+        return np.array([draw(st.sampled_from(options)) for _ in rows], dtype=kind)
 
     return WarpCase(
         np.array(rows),
-        np.array(draw(st.permutations([*TEMPERATURES, 1.0]))[:count]),
-        each(range(1, size)).astype(np.int64) if which == "top_k" else 0,
-        each((1.0, *MASSES)).astype(np.float64) if which == "top_p" else 1.0,
-        each((0.0, *SHARES)).astype(np.float64) if which == "min_p" else 0.0,
+        each((*TEMPERATURES, 1.0, 0.0), np.float64) if "temperature" in filters else 1.0,
+        each(range(size), np.int64) if "top_k" in which else 0,
+        each((1.0, *MASSES), np.float64) if "top_p" in which else 1.0,
+        each((0.0, *SHARES), np.float64) if "min_p" in which else 0.0,
     )

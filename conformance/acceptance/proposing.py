@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from adapters.interface import DTYPES
-from conformance import draw
+from conformance import compare, draw
 from conformance.acceptance import models
 from conformance.acceptance.cases import Prefix, TableModel
 from conformance.check import Check
@@ -25,6 +25,24 @@ KINDS = ("point", "iid", "without_replacement")
 def model(proposal: str) -> TableModel:
     """The table whose drafts a run judges."""
     return models.model(models.LAW_SEED, proposal, vocabulary=3, parent=SHAPE)
+
+
+WIDE = (-1, -1, -1, 0, 1, 4)
+"""Three siblings below the root, a child below the second of them, and a third layer."""
+
+
+def shapes(proposal: str) -> list[TableModel]:
+    """The table under several trees, for what needs no law: the fork, a chain, and a wide one over five tokens."""
+    return [
+        model(proposal),
+        models.model(models.LAW_SEED, proposal, vocabulary=3, parent=(-1, 0)),
+        models.model(models.LAW_SEED, proposal, vocabulary=5, parent=WIDE),
+    ]
+
+
+def law_shapes(proposal: str) -> list[TableModel]:
+    """The trees whose law a run judges: the fork, and a chain for drafters that know no other."""
+    return shapes(proposal)[:2]
 
 
 def tied_model() -> TableModel:
@@ -56,8 +74,7 @@ def asked(model: TableModel, trials: int, seed: int, layers: bool = False) -> Pr
 def propose(check: Check, case: ProposalCase) -> Proposals:
     """The implementation's drafts in int64 and float64; `ClauseViolation` where the form is another."""
     table = case.table
-    if isinstance(table, Sequence):
-        table = [layer.copy() for layer in table]
+    table = dict(table) if isinstance(table, Mapping) else [layer.copy() for layer in table]
     handed = replace(case, table=table, parent=case.parent.copy())
     found = read(check.call("propose", handed), case)
     _check_rows(found, case, DTYPES[check.arithmetic.dtype])
@@ -92,12 +109,16 @@ def _check_rows(found: Proposals, case: ProposalCase, unit: float) -> None:
 
 
 def _array(value: Any, name: str, kinds: str, shape: tuple[int, ...]) -> np.ndarray:
-    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
-        value = np.from_dlpack(value)
-    found = np.asarray(value)
+    found = compare.plain(value, name)
     if found.shape != shape or (found.size and found.dtype.kind not in kinds):
         raise ClauseViolation(f"{name} is {found.dtype} {list(found.shape)}; {{clause}} asks for {list(shape)}")
     return found
+
+
+def contents(case: ProposalCase) -> tuple[object, ...]:
+    """Everything that a case holds, as plain values."""
+    rows = case.table.items() if isinstance(case.table, Mapping) else enumerate(case.table)
+    return case.parent.tolist(), [(key, np.asarray(row).tolist()) for key, row in rows]
 
 
 def parents_of(case: ProposalCase) -> list[int]:

@@ -69,7 +69,7 @@ def test_the_declared_scheme_is_the_observed_one(check: Check) -> None:
             right = by_scheme(check, batch, declared)[0]
             raise ClauseViolation(
                 f"declared is coin_scheme {declared!r}, which decides {draw.decision(right)}; the "
-                f" implementation decides {draw.decision(found)}, as {' or '.join(sorted(open_to))} does"
+                f"implementation decides {draw.decision(found)}, as {' or '.join(sorted(open_to))} does"
             )
 
     check.for_each(SCHEME_BATCHES, body)

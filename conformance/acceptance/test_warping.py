@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -12,10 +11,12 @@ from adapters.interface import DTYPES, TOP_K_TIES
 from conformance import draw
 from conformance.acceptance import logits, warped
 from conformance.acceptance.warp_cases import (
+    COLD_BESIDE_WARM,
     EXTREME_ROWS,
     NO_LAWS,
     OFF_ROWS,
     ORDER_ROWS,
+    THRESHOLD_ROWS,
     TIED_ROWS,
     TIES_OF_THE_KTH,
     WITNESSES,
@@ -25,10 +26,9 @@ from conformance.verdicts import ClauseViolation
 from oracle.types import WarpCase
 
 
-def whole_nucleus(check: Check, name: str, body: Callable[[WarpCase], None]) -> None:
-    """A nucleus that takes every token there is: drawn rows seldom have one."""
-    if "top_p" in warped.convention(check)[0]:
-        check.for_each([WITNESSES[name]], body)
+def nucleus(check: Check, name: str) -> list[WarpCase]:
+    """A nucleus that takes every token there is, where the implementation has top-p: drawn rows seldom have one."""
+    return [WITNESSES[name]] if "top_p" in warped.convention(check)[0] else []
 
 
 @pytest.mark.clauses("ACCEPTANCE-1001")
@@ -75,7 +75,10 @@ def test_temperature_zero_is_the_lowest_argmax(check: Check) -> None:
                 f"implementation gives {draw.row(row)}"
             )
 
-    strategy = logits.one_row((0.0,)) | logits.one_row((0.0,), ties=True) | logits.one_row((0.0,), ("top_p",))
+    order, _ = warped.convention(check)
+    strategy = logits.one_row((0.0,)) | logits.one_row((0.0,), ties=True) | logits.one_row((0.0,), masked=True)
+    for name in ("top_k", "top_p", "min_p"):
+        strategy |= logits.one_row((0.0,), (name,), ties=True) if name in order else strategy
     check.for_all(strategy, body)
 
 
@@ -95,29 +98,26 @@ SUPPORT = [
 @pytest.mark.parametrize("name", SUPPORT)
 def test_a_filter_leaves_the_right_tokens(check: Check, name: str) -> None:
     check.require("warp")
-    if name == "top_p":
-        whole_nucleus(check, "nucleus_of_all_tokens", lambda case: warped.compare(check, case, support=True))
-    check.for_all(logits.one_row(filters=(name,)), lambda case: warped.compare(check, case, support=True))
+    first = [*(nucleus(check, "nucleus_of_all_tokens") if name == "top_p" else []), *THRESHOLD_ROWS[name]]
+    strategy = logits.one_row(filters=(name,)) | logits.at_a_threshold(name)
+    check.for_all(strategy, lambda case: warped.compare(check, case, support=True), first=first)
 
 
 @pytest.mark.clauses("ACCEPTANCE-1009")
 @pytest.mark.parametrize("name", ["top_k", "top_p", "min_p"])
 def test_survivors_keep_their_proportions(check: Check, name: str) -> None:
     check.require("warp")
-    if name == "top_p":
-        whole_nucleus(check, "nucleus_of_all_tokens", lambda case: warped.compare(check, case))
-    check.for_all(logits.one_row(filters=(name,)), lambda case: warped.compare(check, case))
+    first = nucleus(check, "nucleus_of_all_tokens") if name == "top_p" else []
+    check.for_all(logits.one_row(filters=(name,)), lambda case: warped.compare(check, case), first=first)
 
 
 @pytest.mark.clauses("ACCEPTANCE-1010")
 @pytest.mark.parametrize("name", [None, "top_k", "top_p", "min_p"])
 def test_masked_tokens_stay_out(check: Check, name: str | None) -> None:
     check.require("warp")
-    if name == "top_p":
-        whole_nucleus(check, "nucleus_of_all_unmasked_tokens", lambda case: warped.compare(check, case))
-    check.for_all(
-        logits.one_row(filters=() if name is None else (name,), masked=True), lambda case: warped.compare(check, case)
-    )
+    first = nucleus(check, "nucleus_of_all_unmasked_tokens") if name == "top_p" else []
+    strategy = logits.one_row(filters=() if name is None else (name,), masked=True)
+    check.for_all(strategy, lambda case: warped.compare(check, case), first=first)
 
 
 @pytest.mark.clauses("ACCEPTANCE-1011")
@@ -136,8 +136,8 @@ def test_the_declared_treatment_of_ties_is_the_observed_one(check: Check) -> Non
 @pytest.mark.clauses("ACCEPTANCE-1012")
 def test_stages_combine_in_the_declared_order(check: Check) -> None:
     check.require("warp")
-    whole_nucleus(check, "heated_nucleus_of_all_tokens", lambda case: warped.compare(check, case))
-    check.for_all(logits.combined(), lambda case: warped.compare(check, case))
+    first = nucleus(check, "heated_nucleus_of_all_tokens")
+    check.for_all(logits.combined(), lambda case: warped.compare(check, case), first=first)
 
 
 @pytest.mark.clauses("ACCEPTANCE-1012")
@@ -150,8 +150,8 @@ def test_the_declared_order_is_the_observed_one(check: Check) -> None:
 @pytest.mark.clauses("ACCEPTANCE-1013")
 def test_every_row_is_warped(check: Check) -> None:
     check.require("warp")
-    whole_nucleus(check, "nuclei_of_all_tokens_side_by_side", lambda case: warped.compare(check, case))
-    check.for_all(logits.side_by_side(), lambda case: warped.compare(check, case))
+    first = nucleus(check, "nuclei_of_all_tokens_side_by_side")
+    check.for_all(logits.side_by_side(), lambda case: warped.compare(check, case), first=first)
 
 
 @pytest.mark.clauses("ACCEPTANCE-1014")
@@ -159,8 +159,10 @@ def test_each_row_has_its_own_parameters(check: Check) -> None:
     check.require("warp")
     order, _ = warped.convention(check)
     names = [name for stage in order.split(",") for name in stage.split("+")]
-    whole_nucleus(check, "nucleus_of_all_tokens_beside_others", lambda case: warped.compare(check, case))
-    check.for_all(logits.own_parameters(names), lambda case: warped.compare(check, case))
+    first = nucleus(check, "nucleus_of_all_tokens_beside_others")
+    if "temperature" in names:
+        first = [COLD_BESIDE_WARM, *first]
+    check.for_all(logits.own_parameters(names), lambda case: warped.compare(check, case), first=first)
 
 
 @pytest.mark.hostile
@@ -170,11 +172,13 @@ def test_what_is_no_row_becomes_no_law(check: Check) -> None:
 
     def body(case: WarpCase) -> None:
         try:
-            (row,) = warped.warp(check, case)
+            found = warped.warp(check, case)
         except Raised:
             return
-        if all(0 <= p <= 1 for p in row) and math.isclose(math.fsum(row), 1, abs_tol=1e-3):
-            raise ClauseViolation(f"the row has no law, and it was warped to {draw.row(row)}")
+        for r, (logit, row) in enumerate(zip(warped.rows_of(case), found)):
+            spoilt = any(v != v or v == math.inf for v in logit) or max(logit) == -math.inf
+            if spoilt and all(0 <= p <= 1 for p in row) and math.isclose(math.fsum(row), 1, abs_tol=1e-3):
+                raise ClauseViolation(f"row {r} has no law, and it was warped to {draw.row(row)}")
 
     check.for_each(NO_LAWS, body)
 

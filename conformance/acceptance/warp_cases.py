@@ -82,6 +82,24 @@ TIES_OF_THE_KTH = (
 )
 """The two treatments of tokens tied with the k-th differ on these."""
 
+COLD_BESIDE_WARM = WarpCase(
+    np.array([[0.25, 1.0, -0.5, 0.75], [0.5, -1.0, 0.25, 1.5], [1.0, 0.75, -0.25, 0.0]]), np.array([0.0, 1.0, 0.5])
+)
+"""Rows of temperature zero, one and a half: a batch is neither greedy nor not."""
+
+_LONG = [((7 * v * v + 3 * v) % 41) / 8 - 2.5 for v in range(41)]
+
+THRESHOLD_ROWS = {
+    "top_k": (row(_LONG, top_k=17), row([0.3, -1.7, 0.9, 0.1], top_k=2)),
+    "top_p": (row(_LONG, top_p=0.6), row([0.3, -1.7, 0.9, 0.1], top_p=0.8)),
+    "min_p": (
+        row(_LONG, min_p=0.05),
+        row([0.5, 2.0, 2.0, 1.75], min_p=1.0),
+        row([0.5, 2.0, 1.75], min_p=1.0),
+    ),
+}
+"""A vocabulary longer than those that are drawn, logits off every grid, and min-p at its end of range."""
+
 NO_LAWS = (
     row([0.25, math.nan, 1.0]),
     row([math.nan] * 3),
@@ -90,4 +108,5 @@ NO_LAWS = (
     row([-math.inf] * 3),
     row([0.25, math.nan, 1.0], 1.0, 2),
     row([0.25, math.nan, 1.0], 0.0),
+    WarpCase(np.array([[0.25, 0.5, 1.0], [0.5, math.nan, 0.25], [1.0, -0.5, 0.25]]), 2.0),
 )

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from adapters.interface import DTYPES
+from conformance import compare as compare_module
 from conformance import draw
 from conformance.check import Check
 from conformance.roads import warping as road
@@ -28,6 +29,8 @@ ORDER, TIES = "temperature,top_k,top_p,min_p", "exact"
 OFF = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
 TINY = {"float64": 2.0**-1022, "float32": 2.0**-126, "bfloat16": 2.0**-126, "float16": 2.0**-14}
 """Smallest normal number of a dtype: what is smaller may come out as zero."""
+LARGEST = {"float64": 1.7e308, "float32": 3.4e38, "bfloat16": 3.3e38, "float16": 65504.0}
+"""Largest number of a dtype: beyond it nothing is asked."""
 
 
 def copy(case: WarpCase) -> WarpCase:
@@ -50,12 +53,7 @@ def warp(check: Check, case: WarpCase) -> np.ndarray:
 
 def array(value: Any, shape: tuple[int, ...]) -> np.ndarray:
     """What an implementation returned as float64 of `shape`."""
-    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
-        value = np.from_dlpack(value)
-    try:
-        found = np.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise ClauseViolation(f"the result is no array: {error}") from None
+    found = compare_module.plain(value, "the result")
     if found.shape != shape or found.dtype.kind != "f":
         raise ClauseViolation(f"the result is {found.dtype} {list(found.shape)}; the logits are {list(shape)}")
     return found.astype(np.float64)
@@ -93,14 +91,12 @@ def by_road(case: WarpCase, order: str, ties: str) -> list[road.Warped]:
 def compare(check: Check, case: WarpCase, support: bool = False) -> None:
     """Judge each row of `case`, its law or only which tokens have mass; raises `ClauseViolation`."""
     found = warp(check, case)
-    for r, right in enumerate(expected(check, case)):
-        judge = Judge(case, r, right, check.arithmetic.dtype)
-        check.decided(judge.decidable)
+    judges = [Judge(case, r, right, check.arithmetic.dtype) for r, right in enumerate(expected(check, case))]
+    check.decided(any(judge.decidable for judge in judges))
+    for r, judge in enumerate(judges):
         if judge.decidable and judge.wrong(found[r], support):
-            raise ClauseViolation(
-                f"{'row ' + str(r) + ': ' if len(found) > 1 else ''}{{clause}} gives {shown(right)}; the "
-                f"implementation gives {draw.row(found[r])}"
-            )
+            place = f"row {r}: " if len(found) > 1 else ""
+            raise ClauseViolation(f"{place}{judge.reason(found[r], support)}")
 
 
 def shown(row: road.Warped) -> str:
@@ -114,7 +110,7 @@ class Judge:
         given = road.parameters(case, row)
         logits = rows_of(case)[row]
         self.right, self.unit, self.tiny = right, DTYPES[dtype], TINY[dtype]
-        size, stages = len(logits), 3
+        size, stages = len(logits), 3  # each of the three filters may renormalise once
         rounding = max(road.cast_error(logit, given.temperature, self.unit) for logit in logits)
         self.relative = [
             self.unit * (size + 6 + 2 * min(abs(float(x)), 1e6)) + 2 * rounding + stages * (size + 3) * self.unit
@@ -123,8 +119,12 @@ class Judge:
         kept = max(e for e, p in zip(self.relative, right.law) if p > 0)
         self.relative = [e + kept for e in self.relative]
         scale = max((abs(logit) for logit in logits if logit != -math.inf), default=0.0) / (given.temperature or 1)
+        held = all(x == -math.inf or abs(x) <= LARGEST[dtype] for x in logits)
+        warm = given.temperature == 0 or TINY[dtype] <= given.temperature <= LARGEST[dtype]
         self.decidable = (
-            max(self.relative[v] for v, p in enumerate(right.law) if p > 0) < 0.5
+            held
+            and warm
+            and max(self.relative[v] for v, p in enumerate(right.law) if p > 0) < 0.5
             and right.gap > Decimal(2 * kept + 2 * (size + 2) * self.unit)
             and right.log_gap > Decimal(2 * rounding + 4 * scale * self.unit)
         )
@@ -135,8 +135,26 @@ class Judge:
 
     def differs(self, found: np.ndarray) -> bool:
         """Whether some entry lies outside its bound, as NaN does."""
-        return not all(
-            abs(float(p) - f) <= float(p) * e + self.tiny for p, f, e in zip(self.right.law, found, self.relative)
+        return not all(abs(float(p) - f) <= self.allowed(v) for v, (p, f) in enumerate(zip(self.right.law, found)))
+
+    def allowed(self, token: int) -> float:
+        """How far the entry of a token may lie off; a token without mass has none in any arithmetic."""
+        p = float(self.right.law[token])
+        return p * self.relative[token] + self.tiny if self.right.law[token] > 0 else 0.0
+
+    def reason(self, found: np.ndarray, support: bool) -> str:
+        """What is wrong with the row: the token that is furthest off, and its bound."""
+        law = [float(p) for p in self.right.law]
+        both = f"{{clause}} gives {shown(self.right)}; the implementation gives {draw.row(found)}"
+        if support:
+            token = next(v for v, p in enumerate(law) if (found[v] > 0) != (self.right.law[v] > 0))
+            verb, did = ("keeps", "dropped") if law[token] > 0 else ("drops", "kept")
+            return f"{both}: {{clause}} {verb} token {token}, and it was {did}"
+        over = [abs(p - f) / max(self.allowed(v), 1e-300) for v, (p, f) in enumerate(zip(law, found))]
+        token = max(range(len(law)), key=lambda v: math.inf if math.isnan(over[v]) else over[v])
+        return (
+            f"{both}: token {token} has {found[token]:.9g} in the place of {law[token]:.9g}, and its arithmetic allows "
+            f"a difference of {self.allowed(token):.2g}"
         )
 
     def misplaced(self, found: np.ndarray) -> bool:
@@ -157,28 +175,37 @@ def identify(
 ) -> None:
     """Which of `candidates`, name → (filter order, treatment of ties), explain all that is seen on `cases`.
 
-    Observes the declared one where it is among them; else raises `ClauseViolation` with the one that is.
+    Observes the declared one where it is among them and some other is not; raises `ClauseViolation` with those
+    that are where it is not.
     `support` looks only at which tokens have mass.
     """
     open_to = dict(candidates)
+    against: list[tuple[WarpCase, np.ndarray]] = []
+    told_apart: set[str] = set()
 
     def body(case: WarpCase) -> None:
         found = warp(check, case)
         refuse_ignored(case, convention(check)[0])
-        for candidate, (order, ties) in list(open_to.items()):
-            if not _explains(case, found, check.arithmetic.dtype, order, ties, support):
-                del open_to[candidate]
-        if declared in open_to:
-            return
-        likely = min(open_to, key=lambda c: (not c.startswith("temperature"), "+" in c, c), default=None)
-        behaves = f"observed is {name} {likely!r}" if likely else "no convention that the suite knows explains it all"
-        raise ClauseViolation(
-            f"declared is {name} {declared!r}, which gives {shown(by_road(case, *candidates[declared])[0])}; the "
-            f"implementation gives {draw.row(found[0])}: {behaves}"
-        )
+        agreeing = {
+            c for c, (o, t) in candidates.items() if _explains(case, found, check.arithmetic.dtype, o, t, support)
+        }
+        told_apart.update(set(candidates) - agreeing)
+        if declared not in agreeing:
+            against.append((case, found))
+        for candidate in set(open_to) - agreeing:
+            del open_to[candidate]
 
     check.for_each(cases, body)
-    check.observe(name, declared)
+    if against:
+        case, found = against[0]
+        observed = " or ".join(sorted(open_to)) if open_to else "none that the suite knows"
+        raise ClauseViolation(
+            f"declared is {name} {declared!r}, which gives {shown(by_road(case, *candidates[declared])[0])}; the "
+            f"implementation gives {draw.row(found[0])}. What explains all of the {len(cases)} rows: {observed}",
+            case,
+        )
+    if told_apart:
+        check.observe(name, declared)
 
 
 def _explains(case: WarpCase, found: np.ndarray, dtype: str, order: str, ties: str, support: bool) -> bool:

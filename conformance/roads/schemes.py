@@ -148,24 +148,28 @@ def _sample_and_match(
 def _block(case: VerifyCase, coins: Coins, slack: Slack | None) -> Walk:
     """Longest first; a test that rounding may turn is followed both ways, its exact answer first."""
     tests = _tests(case)
-    size = case.target_probs.shape[1]
 
     def from_node(i: int, told: tuple[str, ...]) -> Walk:
         if i < 0:
-            yield from _frontier(coins, slack, _owed(case, 0) if tests else _row(case.target_probs, -1), (), told)
+            law = _owed(case, 0) if tests else _row(case.target_probs, -1)
+            yield from _frontier(coins, slack, law, (), told, _strayed(case, 0, slack) if tests else None)
             return
         share, stray = tests[i][0], ZERO
         u = Fraction(float(coins.accept[i]))
         if slack is not None:
             # each ratio before it, one row of differences, one division
-            stray = (i + 1) * slack.accept(ONE / size, ONE / size) + 2 * slack.mass(ONE, ONE) + slack.cdf
+            stray = _ratios(case, i + 1, slack) + slack.cdf
+            if i + 1 < len(tests):
+                stray += 2 * sum(_strayed(case, i + 1, slack) or [], ZERO)
             stray /= tests[i][1]
         exact = u < share
         for accepted in (exact, not exact) if abs(u - share) <= stray and share > 0 else (exact,):
             step = (*told, f"node {i}: u = {float(u):.6g} {'<' if accepted else '≥'} {float(share):.6g}")
             if accepted:
-                law = _owed(case, i + 1) if i + 1 < len(tests) else _row(case.target_probs, i)
-                yield from _frontier(coins, slack, law, tuple(range(i + 1)), step)
+                more = i + 1 < len(tests)
+                law = _owed(case, i + 1) if more else _row(case.target_probs, i)
+                strayed = _strayed(case, i + 1, slack) if more else None
+                yield from _frontier(coins, slack, law, tuple(range(i + 1)), step, strayed)
             else:
                 yield from from_node(i - 1, step)
 
@@ -204,24 +208,55 @@ def _owed(case: VerifyCase, i: int) -> Exact:
     return excess if any(excess) else _row(case.target_probs, i - 1)
 
 
-def _frontier(coins: Coins, slack: Slack | None, law: Exact, path: tuple[int, ...], told: tuple[str, ...]) -> Walk:
+def _ratios(case: VerifyCase, count: int, slack: Slack) -> Fraction:
+    """The relative error of the weight of the first `count` drafts."""
+    total = ZERO
+    for i in range(count):
+        token = int(case.token[i])
+        total += slack.accept(_row(case.target_probs, i - 1)[token], _draft(case, i)[token])
+    return total
+
+
+def _strayed(case: VerifyCase, i: int, slack: Slack | None) -> Exact | None:
+    """How far each entry of (w·p − q)+ at node i may lie off: where the two are close, the difference is small."""
+    if slack is None:
+        return None
+    weight = ONE
+    for j in range(i):
+        weight = _weight(case, j, weight)
+    carried = _ratios(case, i, slack)
+    pairs = zip(_row(case.target_probs, i - 1), _draft(case, i))
+    return [slack.mass(weight * a, b) + carried * weight * a if weight * a > 0 else ZERO for a, b in pairs]
+
+
+def _frontier(
+    coins: Coins,
+    slack: Slack | None,
+    law: Exact,
+    path: tuple[int, ...],
+    told: tuple[str, ...],
+    strayed: Exact | None = None,
+) -> Walk:
     u = Fraction(float(coins.frontier))
-    for token in _cuts(law, u, slack):
+    for token in _cuts(law, u, slack, strayed):
         yield Outcome(Decision(path, token), (*told, f"the frontier coin {float(u):.6g} picks token {token}"))
 
 
-def _cuts(masses: Sequence[Fraction], u: Fraction, slack: Slack | None) -> list[int]:
+def _cuts(masses: Sequence[Fraction], u: Fraction, slack: Slack | None, strayed: Exact | None = None) -> list[int]:
     """The interval that u falls into, the masses side by side and scaled to one; then those within slack."""
     total = sum(masses, ZERO)
+    errors = [ZERO] * len(masses)
     spread = ZERO
     if slack is not None:
-        spread = slack.cdf + 2 * sum((slack.mass(m, m) for m in masses), ZERO) / total
+        errors = strayed if strayed is not None else [slack.mass(m, ZERO) for m in masses]
+        spread = slack.cdf + 2 * sum(errors, ZERO) / total
     exact, close, lower = [], [], ZERO
     for i, mass in enumerate(masses):
         upper = lower + mass / total
         if lower <= u < upper:
             exact.append(i)
-        elif mass > 0 and lower - spread <= u < upper + spread:
+        # an error above zero only where the target has mass, so a token outside its support is never let in
+        elif (mass > 0 or errors[i] > 0) and lower - spread <= u < upper + spread:
             close.append(i)
         lower = upper
     if not exact:  # floats that sum to a little less than one, and a coin above their sum
