@@ -84,8 +84,8 @@ def at_a_threshold(draw: st.DrawFn, name: str) -> WarpCase:
 def side_by_side(draw: st.DrawFn) -> WarpCase:
     """Two to six rows under one set of parameters, up to two filters in use; some rows have ties or masked tokens."""
     size = draw(st.integers(3, 6))
-    rows = draw(rows_of(size))
     which = draw(st.sampled_from([(), ("top_k",), ("top_p",), ("min_p",), ("top_k", "top_p"), ("top_p", "min_p")]))
+    rows = draw(rows_of(size, which))
     return WarpCase(
         np.array(rows),
         draw(st.sampled_from(TEMPERATURES)),
@@ -96,9 +96,11 @@ def side_by_side(draw: st.DrawFn) -> WarpCase:
 
 
 @st.composite
-def rows_of(draw: st.DrawFn, size: int) -> list[list[float]]:
-    """Two to six different rows, plain ones first."""
-    kinds = row(size) | row(size, ties=True) | row(size, masked=True)
+def rows_of(draw: st.DrawFn, size: int, filters: Sequence[str]) -> list[list[float]]:
+    """Two to six different rows; ties only where no filter cuts between tokens, which is judged row by row."""
+    kinds = row(size) | row(size, masked=True)
+    if "top_k" not in filters and "top_p" not in filters:
+        kinds |= row(size, ties=True)
     return draw(st.lists(kinds, min_size=2, max_size=6, unique_by=tuple))
 
 
@@ -106,9 +108,9 @@ def rows_of(draw: st.DrawFn, size: int) -> list[list[float]]:
 def own_parameters(draw: st.DrawFn, filters: Sequence[str]) -> WarpCase:
     """Two to six rows, each with parameters of its own, zero temperature and filters that are off among them."""
     size = draw(st.integers(4, 6))
-    rows = draw(rows_of(size))
     known = [name for name in filters if name != "temperature"]
     which = draw(st.lists(st.sampled_from(known), max_size=2, unique=True)) if known else []
+    rows = draw(rows_of(size, which))
 
     def each(options: Sequence[float], kind: type) -> np.ndarray:
         return np.array([draw(st.sampled_from(options)) for _ in rows], dtype=kind)
