@@ -28,7 +28,7 @@ conformance:
 test:
 	@$(run) dev -m ruff check .
 	@$(run) dev -m mypy
-	@$(run) dev -m pytest tests -n auto $(ARGS)
+	@$(run) dev -m pytest tests -n auto --dist worksteal $(ARGS)
 
 full:
 	@FAULTS_AT_LENGTH=1 $(MAKE) --no-print-directory test

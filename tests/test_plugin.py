@@ -167,7 +167,7 @@ def test_an_unknown_profile_is_a_usage_error(suite: Suite) -> None:
         ("acceptance", 0, ""),
         ("verify_greedy,acceptance", 0, ""),
         ("tree", 1, "MISSING, required: tree: no grow_tree"),
-        ("warp", 1, "MISSING, required: warp: not provided"),
+        ("publish", 1, "MISSING, required: publish: no"),
     ],
 )
 def test_requirements(suite: Suite, names: str, code: int, words: str) -> None:

@@ -162,15 +162,22 @@ def _ensure_coins_of_their_own(check: Check, child: int, siblings: Sequence[int]
     if not following or not rejected:
         return
     cases, answers = [a.case for a in rejected], []
-    for value in (None, EDGE):
-        tossed = [
-            coins([0.0 if i in following else value if i == child and value else u for i, u in enumerate(a.spent)], 0.5)
-            for a in rejected
-        ]
+    for place in ("as it was", "barely rejected", "at the end"):
+        tossed = []
+        for one in rejected:
+            spent = list(one.spent)
+            # its coin lies halfway between the threshold and one
+            barely = min(EDGE, 2 * spent[child] - 1 + 2.0**-10)
+            spent[child] = {"as it was": spent[child], "barely rejected": barely, "at the end": EDGE}[place]
+            spent[following[0]] = 0.0
+            tossed.append(coins(spent, 0.5))
         found = sampled(check, cases, tossed)
         answers.append([(child in f.path, following[0] in f.path) for f in found])
-    if any(not a[0] and not b[0] and a[1] != b[1] for a, b in zip(*answers)):
-        raise Inapplicable("the coin that rejects a sibling decides on the next one, so its coins are not a node's own")
+    for seen in zip(*answers):
+        if len({second for first, second in seen if not first}) > 1:
+            raise Inapplicable(
+                "the coin that rejects a sibling decides on the next one, so its coins are not a node's own"
+            )
 
 
 def completed(law: dict[Prefix, float], model: TableModel, length: int) -> dict[Prefix, float]:

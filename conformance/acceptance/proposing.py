@@ -73,12 +73,15 @@ def asked(model: TableModel, trials: int, seed: int, layers: bool = False) -> Pr
 
 def propose(check: Check, case: ProposalCase) -> Proposals:
     """The implementation's drafts in int64 and float64; `ClauseViolation` where the form is another."""
-    table = case.table
-    table = dict(table) if isinstance(table, Mapping) else [layer.copy() for layer in table]
-    handed = replace(case, table=table, parent=case.parent.copy())
-    found = read(check.call("propose", handed), case)
+    found = read(check.call("propose", copy(case)), case)
     _check_rows(found, case, DTYPES[check.arithmetic.dtype])
     return found
+
+
+def copy(case: ProposalCase) -> ProposalCase:
+    """The same case in containers of its own."""
+    table = dict(case.table) if isinstance(case.table, Mapping) else [layer.copy() for layer in case.table]
+    return replace(case, table=table, parent=case.parent.copy())
 
 
 def read(value: Any, case: ProposalCase) -> Proposals:
