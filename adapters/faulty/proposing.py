@@ -63,7 +63,8 @@ class Proposer:
             left = cls.exhausted(left)
         if case.proposal == "point":
             return cls.best(left)
-        return cls.pick(left / left.sum(axis=1, keepdims=True), uniforms)
+        law = left / left.sum(axis=1, keepdims=True)
+        return cls.independent(law, uniforms) if case.proposal == "iid" else cls.pick(law, uniforms)
 
     @classmethod
     def arrange(cls, case: ProposalCase, rows: np.ndarray, siblings: np.ndarray) -> np.ndarray:
@@ -81,6 +82,11 @@ class Proposer:
     @classmethod
     def exhausted(cls, left: np.ndarray) -> np.ndarray:
         raise ValueError("more siblings than tokens of mass")
+
+    @classmethod
+    def independent(cls, law: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+        """One token a trial from the row of an independent sibling."""
+        return cls.pick(law, uniforms)
 
     @classmethod
     def best(cls, left: np.ndarray) -> np.ndarray:
@@ -189,27 +195,13 @@ class DrawsWithReplacement(Proposer):
         return rows
 
 
-class _Independent(Proposer):
-    """Base of the faults that concern independent siblings alone."""
-
-    @classmethod
-    def pick_iid(cls, law: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
-
-    @classmethod
-    def draw(cls, case: ProposalCase, rows: np.ndarray, earlier: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        if case.proposal == "iid":
-            return cls.pick_iid(rows, uniforms)
-        return super().draw(case, rows, earlier, uniforms)
-
-
-class DrawsAfterTopKDeclaresBefore(_Independent):
+class DrawsAfterTopKDeclaresBefore(Proposer):
     """Draws from the two most probable tokens and declares the whole row."""
 
     refutes = "ACCEPTANCE-1106"
 
     @classmethod
-    def pick_iid(cls, law: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+    def independent(cls, law: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
         smallest = np.sort(law, axis=1)[:, -2:-1]
         kept = np.where(law >= smallest, law, 0.0)
         return cls.pick(kept / kept.sum(axis=1, keepdims=True), uniforms)
@@ -239,13 +231,13 @@ class SiblingsShareAUniform(Proposer):
         return super().draw(case, rows, earlier, uniforms)
 
 
-class KeepsTheBestOfTwo(_Independent):
+class KeepsTheBestOfTwo(Proposer):
     """Draws every node twice and keeps the more probable token: drafts pruned by their value."""
 
     refutes = "ACCEPTANCE-1106"
 
     @classmethod
-    def pick_iid(cls, law: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+    def independent(cls, law: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
         one, two = cls.pick(law, uniforms), cls.pick(law, (uniforms * 4096) % 1)
         at = np.arange(len(law))
         return np.where(law[at, one] >= law[at, two], one, two)

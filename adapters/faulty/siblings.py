@@ -108,11 +108,9 @@ class LeafDrawsFromItsParentsRow(Tree):
     refutes = "ACCEPTANCE-305"
 
     @classmethod
-    def among_children(cls, case: VerifyCase, coins: Coins, node: int) -> tuple[int | None, Row, int]:
-        accepted, left, count = super().among_children(case, coins, node)
-        if accepted is None and not count and node >= 0 and not is_chain(case):
-            left = cls.row(case.target_probs, int(case.parent[node]))
-        return accepted, left, count
+    def frontier_law(cls, case: VerifyCase, node: int, left: Row, rejected: int) -> Row:
+        at_leaf = not rejected and node >= 0 and not is_chain(case)
+        return cls.row(case.target_probs, int(case.parent[node])) if at_leaf else left
 
 
 class FrontierOfTheLastRow(Tree):
@@ -121,11 +119,9 @@ class FrontierOfTheLastRow(Tree):
     refutes = "ACCEPTANCE-305"
 
     @classmethod
-    def among_children(cls, case: VerifyCase, coins: Coins, node: int) -> tuple[int | None, Row, int]:
-        accepted, left, count = super().among_children(case, coins, node)
-        if accepted is None and not count and not is_chain(case):
-            left = cls.row(case.target_probs, len(case.token) - 1)
-        return accepted, left, count
+    def frontier_law(cls, case: VerifyCase, node: int, left: Row, rejected: int) -> Row:
+        at_leaf = not rejected and not is_chain(case)
+        return cls.row(case.target_probs, len(case.token) - 1) if at_leaf else left
 
 
 # ---- siblings
@@ -137,11 +133,8 @@ class WholeRowAfterTheSecondRejection(Tree):
     refutes = "ACCEPTANCE-404"
 
     @classmethod
-    def among_children(cls, case: VerifyCase, coins: Coins, node: int) -> tuple[int | None, Row, int]:
-        accepted, left, count = super().among_children(case, coins, node)
-        if accepted is None and count >= 2:
-            left = cls.row(case.target_probs, node)
-        return accepted, left, count
+    def frontier_law(cls, case: VerifyCase, node: int, left: Row, rejected: int) -> Row:
+        return cls.row(case.target_probs, node) if rejected >= 2 else left
 
 
 class OneResidualForAllSiblings(Tree):
@@ -150,11 +143,10 @@ class OneResidualForAllSiblings(Tree):
     refutes = "ACCEPTANCE-404"
 
     @classmethod
-    def among_children(cls, case: VerifyCase, coins: Coins, node: int) -> tuple[int | None, Row, int]:
-        accepted, left, count = super().among_children(case, coins, node)
-        if accepted is None and count and case.draft_probs is not None:
-            left = owed(cls.row(case.target_probs, node), cls.row(case.draft_probs, node))
-        return accepted, left, count
+    def frontier_law(cls, case: VerifyCase, node: int, left: Row, rejected: int) -> Row:
+        if not rejected or case.draft_probs is None:
+            return left
+        return owed(cls.row(case.target_probs, node), cls.row(case.draft_probs, node))
 
 
 class PointSiblingsShareACoin(_Unseen):
@@ -227,13 +219,12 @@ class RejectedPointStaysIn(Tree):
     refutes = "ACCEPTANCE-405"
 
     @classmethod
-    def among_children(cls, case: VerifyCase, coins: Coins, node: int) -> tuple[int | None, Row, int]:
-        accepted, left, count = super().among_children(case, coins, node)
-        if accepted is None and count >= 2 and case.proposal == "point":
-            whole = cls.row(case.target_probs, node)
-            first = int(case.token[cls.children(case, node)[0]])
-            left = normalised([0.0 if v == first else p for v, p in enumerate(whole)])
-        return accepted, left, count
+    def frontier_law(cls, case: VerifyCase, node: int, left: Row, rejected: int) -> Row:
+        if rejected < 2 or case.proposal != "point":
+            return left
+        whole = cls.row(case.target_probs, node)
+        first = int(case.token[cls.children(case, node)[0]])
+        return normalised([0.0 if v == first else p for v, p in enumerate(whole)])
 
 
 class ForgetsToRenormaliseTheDraft(Tree):

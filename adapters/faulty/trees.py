@@ -95,7 +95,7 @@ class Tree:
         while True:
             accepted, left, rejected = cls.among_children(case, coins, node)
             if accepted is None:
-                return Decision(tuple(path), cls.pick(cls.frontier_law(left, rejected), coins.frontier))
+                return Decision(tuple(path), cls.pick(cls.frontier_law(case, node, left, rejected), coins.frontier))
             path.append(accepted)
             node = accepted
 
@@ -133,7 +133,8 @@ class Tree:
         return normalised(rest) if sum(rest) > 0 else rest
 
     @classmethod
-    def frontier_law(cls, left: Row, rejected: int) -> Row:
+    def frontier_law(cls, case: VerifyCase, node: int, left: Row, rejected: int) -> Row:
+        """What the frontier is drawn from at `node`, where `rejected` children left the law `left`."""
         return left
 
     @classmethod
@@ -193,7 +194,7 @@ class TwoRejectionsDrawTheLastToken(Tree):
     refutes = "ACCEPTANCE-305"
 
     @classmethod
-    def frontier_law(cls, left: Row, rejected: int) -> Row:
+    def frontier_law(cls, case: VerifyCase, node: int, left: Row, rejected: int) -> Row:
         return left if rejected < 2 else [0.0] * (len(left) - 1) + [1.0]
 
 
