@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from conformance import draw
-from conformance.acceptance import measure, models, sampling
+from conformance.acceptance import laws, models, sampling
 from conformance.acceptance.calls import need_coins
-from conformance.acceptance.cases import RaggedModels, TableModel
+from conformance.acceptance.cases import RaggedModels
 from conformance.check import CHUNKS, LEAST_TRIALS, Check
 from conformance.evidence import EProcess
 from conformance.profiles import ALPHA_OF_A_CHECK
@@ -23,50 +23,14 @@ PROPOSALS = [
 @pytest.mark.parametrize("proposal", PROPOSALS)
 def test_by_coins(check: Check, proposal: str) -> None:
     need_coins(check, frontier=True)
-
-    def body(model: TableModel) -> None:
-        emitted = measure.emitted_law(check, model, STEPS)
-        target = [float(p) for p in model.target[()]]
-        found = [sum(m for tokens, m in emitted.items() if tokens[0] == v) for v in range(model.vocabulary)]
-        allowed = measure.bound(check, model, STEPS)
-        worst = max(abs(a - b) for a, b in zip(found, target))
-        if worst > allowed:
-            raise ClauseViolation(
-                f"integrated over its coins, the first token has the law {draw.row(found)}; the target row is "
-                f"{draw.row(target)}: off by {worst:.3g}, more than the {allowed:.2g} of its arithmetic"
-            )
-
-    check.for_each(models.law_models(proposal), body)
+    check.for_each(models.law_models(proposal), lambda model: laws.first_token_by_coins(check, model, STEPS))
 
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("proposal", PROPOSALS)
 def test_by_evidence(check: Check, proposal: str) -> None:
     check.require("verify_random")
-
-    def body(model: TableModel) -> None:
-        target = [float(p) for p in model.target[()]]
-
-        def sample(trials: int, seed: int) -> list[int]:
-            counts = [0] * model.vocabulary
-            for tokens in sampling.published(check, model, trials, seed):
-                counts[tokens[0]] += 1
-            return counts
-
-        process = check.weigh(
-            "the first published token follows the target row at the root",
-            target,
-            sample,
-            check.trials("verify_random"),
-        )
-        if process.alarmed:
-            raise ClauseViolation(
-                f"{process.observations} first tokens fell {list(process.counts)}; the target row {draw.row(target)} "
-                f"expects {draw.row([p * process.observations for p in target])} (e-value 10^"
-                f"{process.largest / 2.302585:.1f} against α = {process.alpha:.0e})"
-            )
-
-    check.for_each(models.law_models(proposal), body)
+    check.for_each(models.law_models(proposal), lambda model: laws.first_token_by_evidence(check, model, "a chain"))
 
 
 @pytest.mark.statistical

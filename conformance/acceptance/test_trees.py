@@ -10,11 +10,10 @@ from fractions import Fraction
 import pytest
 
 from conformance import compare, draw
-from conformance.acceptance import measure, models, sampling, strategies
+from conformance.acceptance import laws, measure, models, strategies
 from conformance.acceptance.calls import decide, determined, need_coins
-from conformance.acceptance.cases import Batch, TableModel
+from conformance.acceptance.cases import Batch
 from conformance.acceptance.test_coins import against_the_rule
-from conformance.acceptance.test_joint import target_law, worst_sequences
 from conformance.check import Check
 from conformance.roads import acceptance as road
 from conformance.verdicts import ClauseViolation
@@ -105,96 +104,33 @@ def test_trees_publish_no_impossible_token(check: Check, operation: str) -> None
 @pytest.mark.parametrize("proposal", FIRST)
 def test_first_token_law_by_coins(check: Check, proposal: str) -> None:
     need_coins(check, frontier=True)
-
-    def body(model: TableModel) -> None:
-        emitted = measure.emitted_law(check, model, STEPS)
-        found = [sum(m for tokens, m in emitted.items() if tokens[0] == v) for v in range(model.vocabulary)]
-        target = [float(p) for p in model.target[()]]
-        allowed = measure.bound(check, model, STEPS)
-        if max(abs(a - b) for a, b in zip(found, target)) > allowed:
-            raise ClauseViolation(
-                f"integrated over its coins, the first token has the law {draw.row(found)}; the target row is "
-                f"{draw.row(target)}, and its arithmetic allows {allowed:.2g}"
-            )
-
     # of the second one two tokens are owed something, so that subtracting twice is not subtracting once
-    check.for_each([models.fork_model(proposal), models.model(models.LAW_SEED, proposal, parent=(-1, -1))], body)
+    forks = [models.fork_model(proposal), models.model(models.LAW_SEED, proposal, parent=(-1, -1))]
+    check.for_each(forks, lambda model: laws.first_token_by_coins(check, model, STEPS))
 
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("proposal", FIRST)
 def test_first_token_law_by_evidence(check: Check, proposal: str) -> None:
     check.require("verify_random")
-
-    def body(model: TableModel) -> None:
-        target = [float(p) for p in model.target[()]]
-
-        def sample(trials: int, seed: int) -> list[int]:
-            counts = [0] * model.vocabulary
-            for tokens in sampling.published(check, model, trials, seed):
-                counts[tokens[0]] += 1
-            return counts
-
-        process = check.weigh(
-            f"the first token published by a tree ({proposal}) follows the target row at the root",
-            target,
-            sample,
-            check.trials("verify_random", 0.5),
-        )
-        if process.alarmed:
-            raise ClauseViolation(
-                f"{process.observations} first tokens fell {list(process.counts)}; the target row {draw.row(target)} "
-                f"expects {draw.row([p * process.observations for p in target])}"
-            )
-
-    check.for_each([models.fork_model(proposal)], body)
+    what = f"a tree ({proposal})"
+    check.for_each(
+        [models.fork_model(proposal)], lambda model: laws.first_token_by_evidence(check, model, what, share=0.5)
+    )
 
 
 @pytest.mark.parametrize("proposal", JOINT)
 def test_joint_law_by_coins(check: Check, proposal: str) -> None:
     need_coins(check, frontier=True)
-
-    def body(model: TableModel) -> None:
-        found = measure.completed(measure.emitted_law(check, model, STEPS), model, model.depth + 1)
-        target = target_law(model)
-        allowed = measure.bound(check, model, STEPS)
-        if max(abs(found.get(k, 0.0) - m) for k, m in target.items()) > allowed:
-            raise ClauseViolation(
-                f"integrated over its coins, the sequence {worst_sequences(found, target)}: more than the "
-                f"{allowed:.2g} of its arithmetic"
-            )
-
-    check.for_each(models.tree_models(proposal), body)
+    check.for_each(models.tree_models(proposal), lambda model: laws.joint_by_coins(check, model, STEPS))
 
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("proposal", JOINT)
 def test_joint_law_by_evidence(check: Check, proposal: str) -> None:
     check.require("verify_random")
-
-    def body(model: TableModel) -> None:
-        target = target_law(model)
-        order = sorted(target)
-
-        def sample(trials: int, seed: int) -> list[int]:
-            counts = dict.fromkeys(order, 0)
-            for tokens in sampling.published(check, model, trials, seed):
-                if tokens not in counts:
-                    raise ClauseViolation(f"the sequence {'→'.join(map(str, tokens))} is impossible for the target")
-                counts[tokens] += 1
-            return [counts[k] for k in order]
-
-        process = check.weigh(
-            f"what a tree ({proposal}) publishes, continued from the target, follows the target's joint law",
-            [target[k] for k in order],
-            sample,
-            check.trials("verify_random", 0.5),
-        )
-        if process.alarmed:
-            seen = {k: c / process.observations for k, c in zip(order, process.counts)}
-            raise ClauseViolation(f"after {process.observations} rounds the sequence {worst_sequences(seen, target)}")
-
-    check.for_each(models.tree_models(proposal), body)
+    what = f"a tree ({proposal})"
+    check.for_each(models.tree_models(proposal), lambda model: laws.joint_by_evidence(check, model, what, share=0.5))
 
 
 @pytest.mark.clauses("ACCEPTANCE-608")
