@@ -131,7 +131,7 @@ def warper(implementation: Implementation, operation: str, findings: Findings, e
         enter(f"warp on {name}")
 
         def ask(case: WarpCase = case) -> object:
-            return warped.array(implementation.operations[operation](case), case.logits.shape)
+            return warped.array(implementation.operations[operation](warped.copy(case)), case.logits.shape)
 
         if not _formed(findings, ask, may_refuse=name.startswith("a ")) and findings.problems:
             return
@@ -148,7 +148,7 @@ def proposer(implementation: Implementation, operation: str, findings: Findings,
             case = proposing.asked(model, 3, 5)
 
             def ask(case: ProposalCase = case) -> object:
-                return proposing.read(implementation.operations[operation](case), case)
+                return proposing.read(implementation.operations[operation](proposing.copy(case)), case)
 
             if _formed(findings, ask, may_refuse=True):
                 known.append(case)

@@ -352,3 +352,14 @@ class DraftsAnewEachTime(Proposer):
     def propose(cls, case: ProposalCase) -> Proposals:
         cls.calls += 1
         return super().propose(dataclasses.replace(case, seed=case.seed * 1_000_003 + cls.calls))
+
+
+class SeedsNumpy(Proposer):
+    """Seeds NumPy's global generator for each call, and declares none."""
+
+    refutes = "ACCEPTANCE-802"
+
+    @classmethod
+    def propose(cls, case: ProposalCase) -> Proposals:
+        np.random.seed(case.seed % 2**32)
+        return super().propose(case)

@@ -251,3 +251,14 @@ class WarpsInPlace(Warper):
         logits = case.logits
         logits /= temperature[:, None] if temperature.ndim else max(float(temperature), 0.5)
         return law
+
+
+class PrintsItsLaws(Warper):
+    """Prints each law that it returns."""
+
+    refutes = "ACCEPTANCE-805"
+
+    @classmethod
+    def finish(cls, law: Row, logits: Row, kept: list[int], given: Given) -> Row:
+        print(law)
+        return law

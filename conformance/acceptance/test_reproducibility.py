@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import random
-import sys
 from typing import Any
 
 import numpy as np
@@ -15,6 +11,7 @@ from conformance import draw
 from conformance.acceptance import strategies
 from conformance.acceptance.calls import OPERATIONS, decide
 from conformance.acceptance.cases import Batch, chain, coins, copy
+from conformance.acceptance.side_effects import leaves_generators, stays_silent
 from conformance.acceptance.test_structure import ragged
 from conformance.check import Check
 from conformance.verdicts import ClauseViolation, Inapplicable
@@ -46,17 +43,9 @@ def test_the_same_seed_gives_the_same_decisions(check: Check) -> None:
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_other_generators_are_left_alone(check: Check, operation: str) -> None:
     check.require(operation)
-    declared = check.implementation.declaration.generators
 
     def body(batch: Batch) -> None:
-        decide(check, operation, batch)  # whatever a first call imports may seed what it likes
-        stir()
-        before = global_states()
-        decide(check, operation, batch)
-        after = global_states()
-        moved = [name for name in before if name not in declared and before[name] != after.get(name)]
-        if moved:
-            raise ClauseViolation(f"{operation} moved the global generator of {' and '.join(moved)}, undeclared")
+        leaves_generators(check, operation, lambda: decide(check, operation, batch))
 
     check.for_all(ragged(operation), body, examples=5)
 
@@ -120,11 +109,7 @@ def test_standard_output_stays_clean(check: Check, operation: str) -> None:
     check.require(operation)
 
     def body(batch: Batch) -> None:
-        with contextlib.redirect_stdout(io.StringIO()) as stream:  # where pytest captures, Python's is another one
-            decide(check, operation, batch)
-        text = check.printed[:200].decode(errors="replace") or stream.getvalue()[:200]
-        if text:
-            raise ClauseViolation(f"{operation} wrote to standard output: {text!r}")
+        stays_silent(check, operation, lambda: decide(check, operation, batch))
 
     check.for_all(ragged(operation), body, examples=3)
 
@@ -133,23 +118,3 @@ def same(before: np.ndarray | None, after: np.ndarray | None) -> bool:
     if before is None or after is None:
         return before is after
     return before.dtype == after.dtype and before.shape == after.shape and before.tobytes() == after.tobytes()
-
-
-def stir() -> None:
-    """Draw from each global generator that is loaded: who seeds one for each call no longer finds it as it left it."""
-    random.random()
-    np.random.random()
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.rand(1)
-
-
-def global_states() -> dict[str, Any]:
-    """The state of each global generator that is loaded."""
-    states: dict[str, Any] = {"python": random.getstate()}
-    kind, keys, *rest = np.random.get_state()
-    states["numpy"] = (kind, np.asarray(keys).tobytes(), *rest)
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        states["torch"] = torch.random.get_rng_state().numpy().tobytes()
-    return states

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 from typing import Any
 
 import numpy as np
 import pytest
 
-from conformance.acceptance import proposing
-from conformance.acceptance.test_reproducibility import global_states, stir
+from conformance.acceptance import proposing, warped
+from conformance.acceptance.side_effects import leaves_generators, stays_silent
 from conformance.acceptance.warp_cases import COLD_BESIDE_WARM, ORDER_ROWS
 from conformance.check import Check, Raised
 from conformance.verdicts import ClauseViolation, Inapplicable
@@ -29,9 +27,14 @@ def cases(operation: str, seed: int) -> list[Any]:
 
 
 def ask(check: Check, operation: str, case: Any) -> None:
-    """Call the operation for what it does beside its result; what it raises is for other clauses to judge."""
+    """Call the operation, on containers of its own; what it raises is for other clauses to judge."""
+    own = warped.copy(case) if operation == "warp" else proposing.copy(case)
+    call(check, operation, own)
+
+
+def call(check: Check, operation: str, handed: Any) -> None:
     try:
-        check.call(operation, case)
+        check.call(operation, handed)
     except Raised as error:
         raise Inapplicable(f"{operation} raised, which other clauses judge: {error.reason}") from None
 
@@ -56,15 +59,7 @@ def test_generators_are_left_alone(check: Check, operation: str) -> None:
     check.require(operation)
 
     def body(case: Any) -> None:
-        ask(check, operation, case)  # whatever a first call imports may seed what it likes
-        stir()
-        before = global_states()
-        ask(check, operation, case)
-        after = global_states()
-        declared = check.implementation.declaration.generators
-        moved = [name for name in before if name not in declared and before[name] != after[name]]
-        if moved:
-            raise ClauseViolation(f"{operation} moved the global generator of {' and '.join(moved)}")
+        leaves_generators(check, operation, lambda: ask(check, operation, case))
 
     check.for_each(cases(operation, check.seed), body)
 
@@ -74,9 +69,9 @@ def test_what_is_asked_of_a_proposer_is_left_alone(check: Check) -> None:
     check.require("propose")
 
     def body(case: ProposalCase) -> None:
-        before = proposing.contents(case)
-        ask(check, "propose", case)
-        if proposing.contents(case) != before:
+        handed = proposing.copy(case)
+        call(check, "propose", handed)
+        if proposing.contents(handed) != proposing.contents(case):
             raise ClauseViolation("propose wrote into its table or into its parents")
 
     check.for_each(cases("propose", check.seed), body)
@@ -86,12 +81,6 @@ def test_what_is_asked_of_a_proposer_is_left_alone(check: Check) -> None:
 @pytest.mark.parametrize("operation", BESIDE)
 def test_standard_output_stays_clean_beside_the_ladder(check: Check, operation: str) -> None:
     check.require(operation)
-
-    def body(case: Any) -> None:
-        with contextlib.redirect_stdout(io.StringIO()) as stream:  # where pytest captures, Python's is another one
-            ask(check, operation, case)
-        text = check.printed[:200].decode(errors="replace") or stream.getvalue()[:200]
-        if text:
-            raise ClauseViolation(f"{operation} wrote to standard output: {text!r}")
-
-    check.for_each(cases(operation, check.seed), body)
+    check.for_each(
+        cases(operation, check.seed), lambda case: stays_silent(check, operation, lambda: ask(check, operation, case))
+    )

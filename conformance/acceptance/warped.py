@@ -113,6 +113,7 @@ class Judge:
         size, stages = len(logits), 3  # each of the three filters may renormalise once
         rounding = max(road.cast_error(logit, given.temperature, self.unit) for logit in logits)
         self.relative = [
+            # the bound keeps the infinite exponent of a masked token out of the sums; its law is zero anyhow
             self.unit * (size + 6 + 2 * min(abs(float(x)), 1e6)) + 2 * rounding + stages * (size + 3) * self.unit
             for x in right.exponents
         ]
