@@ -82,6 +82,11 @@ TIES_OF_THE_KTH = (
 )
 """The two treatments of tokens tied with the k-th differ on these."""
 
+FLAT_BESIDE_PEAKED = WarpCase(
+    np.array([[0.0, 0.25, -0.25, 0.5], [-1.0, 4.0, 0.5, 0.0], [0.5, -1.5, 0.25, -0.5]]), 1.0, 0, 1.0, 0.3
+)
+"""The largest probability of one row would cut the others to nothing."""
+
 COLD_BESIDE_WARM = WarpCase(
     np.array([[0.25, 1.0, -0.5, 0.75], [0.5, -1.0, 0.25, 1.5], [1.0, 0.75, -0.25, 0.0]]), np.array([0.0, 1.0, 0.5])
 )
