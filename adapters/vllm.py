@@ -107,7 +107,7 @@ _FILTERS = (
     ),
 )
 _VERIFICATION = (109, 110, 303, 304, 401, 402, 403, 501, 502, 503, 601, 602, 603, 606, 607, 610, 701)
-_WARPING = (1001, 1002, 1003, 1005, 1006, 1007, 1009, 1010, 1011, 1012, 1013, 1014, 1016)
+_WARPING = (1001, 1002, 1003, 1005, 1006, 1007, 1009, 1010, 1011, 1012, 1013, 1014)
 # Target logits are divided by memory that the CPU build's expand kernel never wrote, and top-k and top-p are read
 # from such memory: nothing sampled holds.
 _BEHIND_TEMPERATURE = tuple(
