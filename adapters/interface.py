@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -17,7 +18,7 @@ from typing import Any
 
 CONTRACTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "rows": ("soft_rows", "hard_rows", "supervision_at_source", "rollout_rows"),
+        "rows": ("soft_rows", "hard_rows", "supervision_at_source", "gather_rows", "rollout_rows"),
         "losses": (
             "feature_regression",
             "soft_cross_entropy",
@@ -26,8 +27,10 @@ CONTRACTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "hass_loss",
             "rollout_loss",
             "draft_to_target",
+            "state_gradient",
+            "training_step",
         ),
-        "noise": ("feature_noise",),
+        "noise": ("feature_noise", "noisy_sample"),
         "tree": ("grow_tree", "select_nodes", "flatten_tree", "tree_visibility"),
         "visibility": ("rollout_visibility",),
         "acceptance": ("warp", "verify_greedy", "verify_sampled", "verify_random", "propose"),
@@ -50,8 +53,33 @@ DTYPES: Mapping[str, float] = MappingProxyType(
 PROMISES = ("seed", "batch_independent")
 
 COIN_SCHEMES = ("per_node", "per_parent", "sample_and_match", "block")
-FRONTIER_COINS = ("inverse_cdf", "own")
 TOP_K_TIES = ("exact", "keep")
+CONVENTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "coin_scheme": COIN_SCHEMES,
+        "frontier_coin": ("inverse_cdf", "own"),
+        "top_k_ties": TOP_K_TIES,
+        "mask_owner": ("source", "advanced", "label"),
+        "last_row": ("drop", "pad"),
+        "row_anchor": ("start", "absolute"),
+        "rollout_position": ("anchor_plus_step", "own"),
+        "rollout_gradient": ("flows", "detached"),
+        "first_row_fill": ("none", "feature", "zeros"),
+        "packing": ("segments", "none"),
+        "denominator": ("supervised", "mask", "rows"),
+        "restricted_target": ("renormalised", "raw"),
+        "gate": ("argmax", "none"),
+        "divergence": ("cross_entropy", "kl"),
+        "reduction": ("sum", "mean"),
+        "draft_map": ("offset", "absolute"),
+    }
+)
+"""Convention → its values, the default first. A trainer declares what its code fixes; what is not declared in
+`losses` is an argument of the operation, as it is of the oracle's."""
+NUMERIC_CONVENTIONS = ("position_base", "denominator_epsilon", "step_decay")
+"""Conventions whose value is a number, written out: "1", "1e-05", "0.8"."""
+NOISE_AMPLITUDES = ("paper", "length_scaled")
+"""`noise_amplitude` is one of these laws, or the half-width itself, such as "0.05"."""
 WARP_STAGES = ("temperature", "top_k", "top_p", "min_p")
 
 
@@ -207,15 +235,22 @@ def _check(spec: str, declaration: Declaration) -> None:
             "temperature is a stage of its own"
         )
         refuse("conventions['filter_order']", rule, order)
-    for key, allowed in (
-        ("coin_scheme", COIN_SCHEMES),
-        ("frontier_coin", FRONTIER_COINS),
-        ("top_k_ties", TOP_K_TIES),
-    ):
+    for key, allowed in CONVENTIONS.items():
         if declaration.conventions.get(key, allowed[0]) not in allowed:
             refuse(f"conventions[{key!r}]", f"is one of {', '.join(allowed)}", declaration.conventions[key])
+    for key in (*NUMERIC_CONVENTIONS, "noise_amplitude"):
+        value = declaration.conventions.get(key, "0")
+        if not _is_number(value) and not (key == "noise_amplitude" and value in NOISE_AMPLITUDES):
+            refuse(f"conventions[{key!r}]", "is a number, written out", value)
     for deviation in declaration.deviations:
         if not isinstance(deviation, Deviation) or not deviation.clause or not deviation.reason:
             refuse("deviations", "a deviation names a clause and a reason", deviation)
         if not (deviation.link or deviation.witness):
             refuse("deviations", "a deviation has a public link or the witness case that shows it", deviation.clause)
+
+
+def _is_number(text: object) -> bool:
+    try:
+        return isinstance(text, str) and math.isfinite(float(text))
+    except ValueError:
+        return False

@@ -1,19 +1,11 @@
-"""The values that cross the interface: frozen dataclasses of NumPy arrays.
-
-They hold, they do not judge: an operation validates what it reads (`oracle.errors.BadInput`), so a
-case can also carry poison where nothing may look.
-"""
+"""Acceptance: what is verified, drafted and warped."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-Ids = NDArray[np.int64]
-Rows = NDArray[np.float64]
+from oracle.types.arrays import Ids, Rows
 
 PROPOSALS = ("point", "iid", "without_replacement")
 

@@ -1,0 +1,58 @@
+"""Reading arrays of a batch: structure is validated whole, numbers where they are read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from oracle.errors import BadInput
+from oracle.validation import as_array
+
+KINDS = {"f": "floating-point numbers", "iu": "integers", "b": "booleans"}
+
+
+def tensor(values: object, field: str, kinds: str, shape: Sequence[int | str]) -> np.ndarray:
+    """`values` as an array of dtype kinds "f", "iu" or "b" and of `shape`, in which a name stands for any size.
+
+    Raises `BadInput`. Integers count as floating-point numbers where these are wanted.
+    """
+    array = as_array(values, field)
+    fits = array.ndim == len(shape) and all(isinstance(n, str) or n == m for n, m in zip(shape, array.shape))
+    if not fits:
+        raise BadInput(field, (), f"has shape [{', '.join(map(str, shape))}]", array.shape)
+    if kinds == "f" and array.dtype.kind in "iu":
+        return array.astype(np.float64)
+    if array.dtype.kind not in kinds:
+        raise BadInput(field, (), f"holds {KINDS[kinds]}", str(array.dtype))
+    return array
+
+
+def member(case: object, kind: type) -> None:
+    """`BadInput` unless the case is of its type."""
+    if not isinstance(case, kind):
+        raise BadInput("case", (), f"a case is an oracle.types.{kind.__name__}", type(case).__name__)
+
+
+def whole(value: object, field: str, least: int) -> int:
+    """A whole number of at least `least`; `BadInput` otherwise."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise BadInput(field, (), f"is a whole number of at least {least}", value)
+    return int(value)
+
+
+def finite(value: object, field: str, rule: str = "is a finite number", index: tuple[int, ...] = ()) -> float:
+    """A finite real number; `BadInput` otherwise."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise BadInput(field, index, rule, value)
+    if not math.isfinite(value):
+        raise BadInput(field, index, rule, float(value))
+    return float(value)
+
+
+def one_of(value: object, field: str, names: Sequence[str]) -> str:
+    """One of `names`; `BadInput` otherwise."""
+    if not isinstance(value, str) or value not in names:
+        raise BadInput(field, (), f"is one of {', '.join(names)}", value)
+    return value
