@@ -24,7 +24,7 @@ from oracle.types import (
 
 
 def soft_rows(batch: TokenBatch) -> RowPlan:
-    """The rows of a batch that a target law exists for (ROWS 2xx–4xx).
+    """The rows of a batch that a target law exists for (ROWS 2xx–5xx).
 
     Row t exists where t and t+1 are valid and in one segment. `label` is −1 throughout. Raises `BadInput`.
     """
@@ -40,7 +40,7 @@ def hard_rows(batch: TokenBatch) -> RowPlan:
 
 
 def supervision_at_source(case: SupervisionCase) -> Flags:
-    """Which sources a trainer's unshifted token mask supervises: bool [B, S] (ROWS-306, ROWS-307).
+    """Which sources a trainer's unshifted token mask supervises: bool [B, S] (ROWS-307, ROWS-308).
 
     Raises `BadInput`.
     """
@@ -79,7 +79,7 @@ def gather_rows(case: GatherCase) -> GatheredRows:
 
 
 def rollout_rows(case: RolloutRowsCase) -> RolloutRows:
-    """The nodes of a rollout (ROWS 5xx).
+    """The nodes of a rollout (ROWS 6xx).
 
     Node (s, a) exists where a … a+s+1 are valid and in one segment. It is fed x[a+s+1] and, at step 0, f[a], later the
     state of (s−1, a); its targets are f[a+s+1] and p[a+s+1], its supervision that of source a+s, its position that of

@@ -82,7 +82,7 @@ def state_gradient(case: StateGradientCase) -> Flags:
     """Whether the loss of step s has a gradient with respect to the state made at step r: bool [steps, steps].
 
     Every loss reaches the state it is computed from, and where gradients flow also the states fed into it
-    (LOSSES-1201). Raises `BadInput`.
+    (LOSSES-1102). Raises `BadInput`.
     """
     member(case, StateGradientCase)
     steps = whole(case.steps, "steps", 1)

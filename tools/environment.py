@@ -5,6 +5,7 @@
 
 The first form runs the environment's python on the arguments; without any it prints that python's path.
 IMPL is what `--impl` takes: `adapters.vllm:triton` gets the environment of `adapters/requirements/vllm.txt`.
+A file that says `# same environment as: NAME` shares the one of NAME.txt.
 An adapter without such a file runs in `default`: the project's own dependencies and nothing else. `dev` adds
 what the project's own tests need. The project itself is never installed: commands run from its root.
 
@@ -35,6 +36,7 @@ FORMAT = 1
 """Part of every hash: counted up when environments come to be built in another way."""
 _FOLDER = re.compile(r"[a-z0-9_]+-[0-9a-f]{12}(\.lock)?")
 _UNINSTALL = re.compile(r"^# uninstall: (?P<names>.+)$", re.MULTILINE)
+_SAME_AS = re.compile(r"^# same environment as: (?P<name>\w+)$", re.MULTILINE)
 _NO_DEPS = re.compile(r"^# no-deps: (?P<names>.+)$", re.MULTILINE)
 
 
@@ -83,6 +85,8 @@ def recipe(name: str) -> Recipe:
     if not re.fullmatch(r"\w+", short) or not file.is_file():
         return Recipe("default", base)
     text = file.read_text(encoding="utf-8")
+    if shared := _SAME_AS.search(text):
+        return recipe(shared["name"])
     return Recipe(short.lower(), base, text, _named(_UNINSTALL, text), _named(_NO_DEPS, text))
 
 
