@@ -26,7 +26,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from conformance.clauses import contracts
-from oracle.types import PROPOSALS, Coins, ProposalCase, VerifyCase, WarpCase
+from oracle import types as oracle_types
+from oracle.types import PROPOSALS, Coins, VerifyCase, WarpCase
 
 FORMAT = "eagle-conformance/case/1"
 LIMIT_BYTES = 16 * 2**20
@@ -36,7 +37,9 @@ _DTYPES = ("float64", "int64", "bool")
 _RATIO = re.compile(r"-?[0-9]{1,400}/[0-9]{1,400}")
 
 T = TypeVar("T", bound=type)
-_TYPES: dict[str, type] = {kind.__name__: kind for kind in (VerifyCase, Coins, WarpCase, ProposalCase)}
+_TYPES: dict[str, type] = {
+    name: kind for name, kind in vars(oracle_types).items() if dataclasses.is_dataclass(kind) and isinstance(kind, type)
+}
 
 
 class CaseFileError(ValueError):

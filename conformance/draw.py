@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from oracle.types import Coins, Decision, ProposalCase, VerifyCase, WarpCase
 
 SHOWN = 12
+
+Drawer = TypeVar("Drawer", bound=Callable[[Any], str])
 
 
 def number(value: Any) -> str:
@@ -74,8 +76,23 @@ def case(value: VerifyCase, coins: Coins | None = None) -> str:
     return "\n".join(lines)
 
 
+_DRAWERS: dict[type, Callable[[Any], str]] = {}
+
+
+def drawer(kind: type) -> Callable[[Drawer], Drawer]:
+    """Function decorator: draws cases of `kind`. Each contract's `cases` imports its drawers."""
+
+    def register(function: Drawer) -> Drawer:
+        _DRAWERS[kind] = function
+        return function
+
+    return register
+
+
 def drawn(value: object) -> str:
     """Whatever a check ran on: a case, or anything that knows how to draw itself."""
+    if type(value) in _DRAWERS:
+        return _DRAWERS[type(value)](value)
     if isinstance(value, VerifyCase):
         return case(value)
     if isinstance(value, WarpCase):

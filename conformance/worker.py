@@ -96,9 +96,7 @@ class Worker:
             witnesses=tuple(self._witnesses(item).values()),
         )
         if self.replay is not None and item.get_closest_marker("hostile") is None:
-            validate = getattr(self.replay.case, "validate", None)
-            if validate is not None:
-                validate()
+            _validate(made.contract, self.replay.case)
         made.journal.begin()
         item.stash[_CHECK] = made
         yield made
@@ -210,6 +208,17 @@ class Worker:
         if outcome.verdict == Verdict.HARNESS_ERROR.value and error is not None:
             lines += ["", *"".join(traceback.format_exception(error)).splitlines()[-30:]]
         return "\n".join(lines)
+
+
+def _validate(contract: str, case: object) -> None:
+    """Refuse a case that no implementation answers for: it says so itself, or the cases of its contract do."""
+    validate = getattr(case, "validate", None)
+    if validate is not None:
+        validate()
+        return
+    of_contract = getattr(importlib.import_module(f"conformance.{contract}.cases"), "validate", None)
+    if of_contract is not None:
+        of_contract(case)
 
 
 def _text(outcome: Outcome, case: object) -> str:
