@@ -1,0 +1,141 @@
+"""SpecForge's EAGLE-3 trainer: its data path, its rollout, its loss kernels and its training step.
+
+The code under test is `specforge.algorithms.eagle3`, `specforge.core.loss`, `specforge.training` and what they call;
+`adapters.specforge_engine` says what stands in at the edges. The offline path is run: stored features are normalised,
+collated, shifted by the target's head and rolled out. The kernels are Triton's, executed by Triton's interpreter.
+
+What is converted, and nothing else:
+- a batch row that holds tokens is one sample; the others are none. The row's flags are the token mask.
+- a sample's features stand for both the auxiliary layers and the last layer of the target.
+- rows are those that the collator marks as visible. The last one of a sample has no next token: zeros stand there.
+- `rollout_loss` runs a rollout of one step for each step of the case, since the loop takes later targets from
+  earlier ones, and hands the step losses to the strategy, which weighs them. Draft vocabularies are masks here, so
+  draft ids ascend with target ids.
+- `draft_to_target` loads the map as a checkpoint and reads the ids that the accuracy metric compares.
+
+Not applicable: packed rows, holes, positions that are not 0, 1, 2, … (position ids that a sample brings are accepted,
+and index a rotary table as long as the batch row), and losses of other conventions than those declared.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+import numpy as np
+
+from adapters import eagle3_loop as loop
+from adapters import specforge_engine as engine
+from adapters import specforge_training as training
+from adapters.interface import Arithmetic, Declaration, NotApplicable
+from oracle.types import (
+    DraftMapCase,
+    Flags,
+    GatherCase,
+    GatheredRows,
+    Ids,
+    LossResult,
+    RolloutLossCase,
+    RolloutRows,
+    RolloutRowsCase,
+    StateGradientCase,
+    SupervisionCase,
+    TrainingCase,
+    TrainingResult,
+)
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("specforge")
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+DECLARATION = Declaration(
+    name="specforge",
+    version=_version(),
+    links=(
+        "https://github.com/sgl-project/SpecForge/blob/main/specforge/algorithms/eagle3/model.py",
+        "https://github.com/sgl-project/SpecForge/blob/main/specforge/core/loss.py",
+    ),
+    conventions={
+        "mask_owner": "source",
+        "last_row": "pad",
+        "row_anchor": "start",
+        "rollout_position": "anchor_plus_step",
+        "rollout_gradient": "flows",
+        "position_base": "0",
+        "packing": "none",
+        "denominator": "rows",
+        "denominator_epsilon": "0",
+        "restricted_target": "renormalised",
+        "gate": "argmax",
+        "divergence": "cross_entropy",
+        "reduction": "sum",
+        "step_decay": "0.8",
+        "draft_map": "offset",
+    },
+    arithmetic=Arithmetic(dtype="float32"),
+    cost={
+        "gather_rows": 1e-2,
+        "supervision_at_source": 1e-2,
+        "rollout_rows": 1.5e-2,
+        "rollout_loss": 0.1,
+        "draft_to_target": 1e-2,
+        "state_gradient": 0.2,
+        "training_step": 0.4,
+    },
+    deviations=(),
+)
+
+
+def gather_rows(case: GatherCase) -> GatheredRows:
+    """What the draft model is fed at step 0, and the features that its target laws are made from."""
+    given = loop.samples(case.batch, case.features, case.batch.supervise)
+    return loop.gathered(given, engine.trace(given, 1))
+
+
+def supervision_at_source(case: SupervisionCase) -> Flags:
+    """The sources whose row counts in the loss of step 0."""
+    if case.owner != DECLARATION.conventions["mask_owner"]:
+        raise NotApplicable("the mask is used where it stands: its flags are those of the source")
+    given = loop.traced_samples(case.batch, case.token_mask)
+    return loop.sources(given, engine.trace(given, 1), case.batch)
+
+
+def rollout_rows(case: RolloutRowsCase) -> RolloutRows:
+    """The rows of every step of the rollout; row n of a sample is the anchor at its start plus n."""
+    given = loop.traced_samples(case.batch, case.batch.supervise)
+    return loop.rolled_out(given, engine.trace(given, case.steps), case.batch)
+
+
+def rollout_loss(case: RolloutLossCase) -> LossResult:
+    """The strategy's loss, from the loss kernel's step losses."""
+    loop.conventional(case)
+    value, parts, gradient = engine.step_losses(
+        np.asarray(case.draft_logits),
+        np.asarray(case.target_logits),
+        np.asarray(case.supervise),
+        loop.draft_mask(case),
+        loop.decay(case, None),
+    )
+    return LossResult(value, {"draft_logits": gradient}, tuple(parts))
+
+
+def draft_to_target(case: DraftMapCase) -> Ids:
+    """The target id that each draft id is compared as."""
+    if case.convention != DECLARATION.conventions["draft_map"]:
+        raise NotApplicable("the map is added to the draft id: it is an offset")
+    return engine.compared_ids(np.asarray(case.d2t), None if case.t2d is None else np.asarray(case.t2d))
+
+
+def state_gradient(case: StateGradientCase) -> Flags:
+    """Which states the loss of each step has a gradient to."""
+    if case.gradient != DECLARATION.conventions["rollout_gradient"]:
+        raise NotApplicable("the state is fed back as it is, with its gradient")
+    return engine.state_gradients(case.steps)
+
+
+def training_step(case: TrainingCase) -> TrainingResult:
+    """A step of `TrainerCore`; what features were cached for is not looked at (nothing of the trainer asks)."""
+    return training.training_step(case)
