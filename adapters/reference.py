@@ -17,6 +17,13 @@ from oracle.acceptance import verify_greedy as verify_greedy
 from oracle.acceptance import verify_random as verify_random
 from oracle.acceptance import verify_sampled as verify_sampled
 from oracle.acceptance import warp as warp
+from oracle.noise import feature_noise as feature_noise
+from oracle.rows import gather_rows as gather_rows
+from oracle.rows import hard_rows as hard_rows
+from oracle.rows import rollout_rows as rollout_rows
+from oracle.rows import soft_rows as soft_rows
+from oracle.rows import supervision_at_source as supervision_at_source
+from oracle.training import training_step as training_step
 from oracle.types import Coins, Decision, VerifyCase
 
 DECLARATION = Declaration(

@@ -1,0 +1,1 @@
+"""Rows: which exist, which are supervised, who sees whom."""

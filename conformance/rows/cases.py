@@ -1,0 +1,133 @@
+"""What the checks of rows run on, and cases worth keeping by name."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from conformance.rows import drawing as drawing
+from oracle import rows as oracle
+from oracle.types import GatherCase, RolloutRowsCase, SupervisionCase, TokenBatch
+
+POISON_TOKEN = -7
+"""No id of any vocabulary."""
+
+
+def batch(
+    tokens: Sequence[Sequence[int]],
+    valid: Sequence[Sequence[int]] | None = None,
+    segment: Sequence[Sequence[int]] | None = None,
+    position: Sequence[Sequence[int]] | None = None,
+    supervise: Sequence[Sequence[int]] | None = None,
+) -> TokenBatch:
+    """A batch in arrays of its own; by default all is valid and supervised, of segment 0, at positions 0, 1, …"""
+    ids = np.array(tokens, dtype=np.int64)
+    shape = ids.shape
+
+    def given(values: Any, default: np.ndarray, kind: type) -> np.ndarray:
+        return np.array(default if values is None else values, dtype=kind).reshape(shape)
+
+    return TokenBatch(
+        tokens=ids,
+        valid=given(valid, np.ones(shape), bool),
+        segment=given(segment, np.zeros(shape), np.int64),
+        position=given(position, np.tile(np.arange(shape[1]), (shape[0], 1)), np.int64),
+        supervise=given(supervise, np.ones(shape), bool),
+    )
+
+
+def copy(case: Any) -> Any:
+    """The same case in arrays of its own, so that a callee that writes spoils nothing."""
+    values = {}
+    for field in dataclasses.fields(case):
+        value = getattr(case, field.name)
+        if dataclasses.is_dataclass(value):
+            value = copy(value)
+        elif isinstance(value, np.ndarray):
+            value = value.copy()
+        values[field.name] = value
+    return type(case)(**values)
+
+
+def contents(case: Any) -> list[bytes]:
+    """Every array of a case, byte by byte."""
+    found: list[bytes] = []
+    for field in dataclasses.fields(case):
+        value = getattr(case, field.name)
+        if dataclasses.is_dataclass(value):
+            found += contents(value)
+        elif isinstance(value, np.ndarray):
+            found.append(value.tobytes())
+    return found
+
+
+def empty(rows: int, length: int) -> TokenBatch:
+    """`rows` batch rows of `length` addresses, none of them valid."""
+    zeros = np.zeros((rows, length), dtype=np.int64)
+    return TokenBatch(zeros, zeros.astype(bool), zeros.copy(), zeros.copy(), zeros.astype(bool))
+
+
+def traced(case: TokenBatch) -> GatherCase:
+    """The batch with features that spell their address: code c = 1 + b·S + t, as (c, −c, 2c + 1); invalid ones are 0.
+
+    Token ids that repeat would spell nothing, so valid tokens are codes as well, counted from the end.
+    """
+    rows, length = case.valid.shape
+    codes = 1 + np.arange(rows * length).reshape(rows, length)
+    features = np.stack([codes, -codes, 2 * codes + 1], axis=2).astype(np.float64)
+    features[~case.valid] = 0.0
+    tokens = np.where(case.valid, rows * length + 1 - codes, case.tokens)
+    return GatherCase(dataclasses.replace(case, tokens=tokens), features)
+
+
+def poisoned(case: TokenBatch) -> TokenBatch:
+    """The batch with ids of no vocabulary, foreign segments and wild positions wherever nothing is valid."""
+    bad = ~case.valid
+    place = np.arange(case.valid.size).reshape(case.valid.shape)
+    return TokenBatch(
+        tokens=np.where(bad, np.where(place % 2, POISON_TOKEN, 10**6), case.tokens),
+        valid=case.valid.copy(),
+        segment=np.where(bad, case.segment + place % 3 - 1, case.segment),
+        position=np.where(bad, (place * 5) % 7 - 3, case.position),
+        supervise=case.supervise | bad,
+    )
+
+
+def validate(case: object) -> None:
+    """Refuse a case that no implementation answers for. Raises `BadInput`."""
+    if isinstance(case, TokenBatch):
+        oracle.soft_rows(case)
+    elif isinstance(case, SupervisionCase):
+        oracle.supervision_at_source(case)
+    elif isinstance(case, RolloutRowsCase):
+        oracle.rollout_rows(case)
+    elif isinstance(case, GatherCase):
+        oracle.gather_rows(case)
+
+
+WORKED = batch([[11, 12, 13, 14, 15, 16]], valid=[[1, 1, 1, 1, 1, 0]])
+"""Five valid tokens of six: four soft rows, three of which count for the hard objective."""
+PACKED = batch(
+    [[5, 3, 9, 2, 7, 4, 8]],
+    segment=[[4, 4, 4, 1, 1, 1, 1]],
+    position=[[0, 1, 2, 0, 1, 2, 3]],
+    supervise=[[1, 0, 1, 1, 1, 0, 1]],
+)
+"""Two sequences in one batch row."""
+ANSWER = batch([[11, 12, 13, 14, 15]], supervise=[[0, 0, 1, 1, 1]])
+"""An answer of three tokens after a prompt of two (SpecForge#885)."""
+
+WITNESSES: Mapping[str, Any] = {
+    # its last flag is set, and the last row is kept: that row is trained towards what does not exist
+    "flag_on_the_last_token": ANSWER,
+    "flag_on_the_last_token_traced": traced(ANSWER),
+    "flag_on_the_last_token_rolled_out": RolloutRowsCase(ANSWER, 2),
+    "packed": PACKED,
+    "packed_traced": traced(PACKED),
+    "packed_rolled_out": RolloutRowsCase(PACKED, 2),
+    "rolled_out": RolloutRowsCase(batch([[11, 12, 13, 14, 15]]), 3),
+}
+"""Cases that show a known deviation; declarations name them, and the checks of their clauses run them."""

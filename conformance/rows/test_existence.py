@@ -1,0 +1,269 @@
+"""Existence and supervision: which rows there are, which of them count, and whose flag decides."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from conformance.check import Check
+from conformance.rows import asking, strategies
+from conformance.rows.asking import VIA
+from conformance.rows.cases import ANSWER, PACKED, WORKED, batch
+from conformance.verdicts import ClauseViolation, Inapplicable
+from oracle.types import OWNERS, RowPlan, SupervisionCase, TokenBatch
+
+EXISTENCE = [
+    pytest.param("full", marks=pytest.mark.clauses("ROWS-201")),
+    pytest.param("padded", marks=pytest.mark.clauses("ROWS-202")),
+    pytest.param("packed", marks=pytest.mark.clauses("ROWS-203")),
+    pytest.param("repeated", marks=pytest.mark.clauses("ROWS-204")),
+]
+BATCHES: dict[str, st.SearchStrategy[TokenBatch]] = {
+    "full": strategies.full(flags=False),
+    "padded": strategies.padded(flags=False),
+    "packed": strategies.packed(flags=False),
+    "repeated": strategies.repeated(flags=False),
+}
+WHY = {
+    "full": "it has no next token",
+    "padded": "one of the two addresses is invalid",
+    "packed": "the two tokens are of different segments",
+    "repeated": "it leads into another batch row",
+}
+
+
+@pytest.mark.parametrize("kind", EXISTENCE)
+@pytest.mark.parametrize("via", VIA)
+def test_which_rows_exist(check: Check, via: str, kind: str) -> None:
+    check.require(via)
+
+    def body(case: TokenBatch) -> None:
+        if kind == "packed":
+            check.observe("packing", "none")
+        asking.segments_known(check, case)
+        found, right = asking.ask(check, via, case).keys, keys(asking.expected(check, case))
+        if kind == "packed":
+            check.observe("packing", "segments")
+        for b, t in right:
+            if (b, t) not in found:
+                raise ClauseViolation(
+                    f"batch row {b}: addresses {t} and {t + 1} hold tokens of segment {int(case.segment[b, t])}, so "
+                    f"{{clause}} has a row with source {t}; the answer has none"
+                )
+        for b, t in found:
+            if (b, t) not in right:
+                raise ClauseViolation(f"batch row {b}: there is a row with source {t}, and {WHY[kind]}")
+
+    first = {"full": [batch([[11, 12, 13, 14, 15]])], "padded": [WORKED], "packed": [flagged(PACKED)]}
+    check.for_all(BATCHES[kind], body, first=first.get(kind, []))
+
+
+@pytest.mark.clauses("ROWS-205")
+@pytest.mark.parametrize("via", VIA)
+def test_the_next_token_and_the_next_feature(check: Check, via: str) -> None:
+    check.require(via)
+
+    def body(case: TokenBatch) -> None:
+        found = asking.ask(check, via, case)
+        for (b, t), advanced, target in zip(found.keys, found.advanced, found.target):
+            for name, address in (("advanced token", advanced), ("target feature", target)):
+                if address != t + 1:
+                    raise ClauseViolation(
+                        f"batch row {b}, source {t}: the {name} is that of address {address}, and not of {t + 1}"
+                    )
+
+    check.for_all(strategies.full(flags=False), body)
+
+
+@pytest.mark.clauses("ROWS-301")
+@pytest.mark.parametrize("via", ["soft_rows"])
+def test_the_flag_of_the_source_supervises(check: Check, via: str) -> None:
+    check.require(via)
+    check.for_all(strategies.anything(), lambda case: supervision(check, case), first=[ANSWER])
+
+
+@pytest.mark.clauses("ROWS-302")
+def test_rows_without_supervision_stay(check: Check) -> None:
+    check.require("soft_rows")
+
+    def body(case: TokenBatch) -> None:
+        asking.segments_known(check, case)
+        found, right = asking.ask(check, "soft_rows", case).keys, keys(asking.expected(check, case))
+        missing = sorted(set(right) - set(found))
+        if missing:
+            b, t = missing[0]
+            raise ClauseViolation(f"batch row {b}: the row with source {t} is gone, and only its flag is not set")
+
+    check.for_all(strategies.anything(), body, first=[ANSWER])
+
+
+@pytest.mark.clauses("ROWS-303")
+def test_a_soft_row_has_no_label(check: Check) -> None:
+    check.require("soft_rows")
+
+    def body(case: TokenBatch) -> None:
+        found = asking.plan(check, "soft_rows", case)
+        for t, label in zip(found.source, found.label):
+            if label != -1:
+                raise ClauseViolation(f"the soft row with source {t} has the label {label}, and not −1")
+
+    check.for_all(strategies.full(), body)
+
+
+@pytest.mark.clauses("ROWS-304")
+def test_the_hard_rows_are_the_soft_rows(check: Check) -> None:
+    check.require("hard_rows")
+
+    def body(case: TokenBatch) -> None:
+        asking.segments_known(check, case)
+        found, right = asking.plan(check, "hard_rows", case), asking.expected(check, case)
+        if "soft_rows" in check.implementation.operations:  # whether these are right, other clauses judge
+            right = asking.plan(check, "soft_rows", case)
+        if keys(found) != keys(right):
+            raise ClauseViolation(f"the sources of the hard rows are {keys(found)}, those of the soft {keys(right)}")
+        for name in ("advanced", "target", "position", "visible"):
+            if not np.array_equal(getattr(found, name), getattr(right, name)):
+                raise ClauseViolation(f"{name} of the hard rows is not that of the soft rows")
+
+    check.for_all(strategies.anything(), body, first=[WORKED])
+
+
+@pytest.mark.clauses("ROWS-305")
+def test_a_hard_row_counts_where_its_label_is_observed(check: Check) -> None:
+    check.require("hard_rows")
+
+    def body(case: TokenBatch) -> None:
+        asking.segments_known(check, case)
+        found, right = asking.plan(check, "hard_rows", case), asking.expected(check, case, hard=True)
+        answered = dict(zip(keys(found), found.supervise.tolist()))
+        for (b, t), counts in zip(keys(right), right.supervise.tolist()):
+            if answered.get((b, t)) != counts:
+                flag = int(case.supervise[b, t])
+                raise ClauseViolation(
+                    f"batch row {b}, source {t}: its flag is {flag} and its label at {t + 2} "
+                    f"{'exists' if right.label[keys(right).index((b, t))] >= 0 else 'does not'}, so {{clause}} "
+                    f"{'supervises' if counts else 'does not supervise'} it; the answer does{' not' if counts else ''}"
+                )
+
+    check.for_all(strategies.anything(), body, first=[WORKED, PACKED])
+
+
+@pytest.mark.clauses("ROWS-306")
+def test_the_label_is_the_token_after_the_next(check: Check) -> None:
+    check.require("hard_rows")
+
+    def body(case: TokenBatch) -> None:
+        asking.segments_known(check, case)
+        found, right = asking.plan(check, "hard_rows", case), asking.expected(check, case, hard=True)
+        answered = dict(zip(keys(found), found.label.tolist()))
+        for (b, t), label in zip(keys(right), right.label.tolist()):
+            if answered.get((b, t)) != label:
+                raise ClauseViolation(
+                    f"batch row {b}, source {t}: the label is {label}, and not {answered.get((b, t))}"
+                )
+
+    check.for_all(strategies.anything(flags=False), body, first=[WORKED])
+
+
+@pytest.mark.clauses("ROWS-307")
+def test_one_flag_supervises_a_source(check: Check) -> None:
+    check.require("supervision_at_source")
+
+    def body(case: SupervisionCase) -> None:
+        found = asking.sources(check, case)
+        right = [asking.expected_sources(check, case, ahead) for ahead in range(3)]
+        if not any(np.array_equal(found, one) for one in right):
+            listed = "; ".join(f"of the {owner} {shown(one)}" for owner, one in zip(OWNERS, right))
+            raise ClauseViolation(f"the answer is {shown(found)}, by no token's flags: {listed}")
+
+    check.for_all(strategies.masks(strategies.full()), body)
+
+
+@pytest.mark.clauses("ROWS-308")
+def test_a_mask_supervises_nothing_across_a_border(check: Check) -> None:
+    check.require("supervision_at_source")
+
+    def body(case: SupervisionCase) -> None:
+        found = asking.sources(check, case)
+        right = [asking.expected_sources(check, case, ahead) for ahead in range(3)]
+        if not any(np.array_equal(found, one) for one in right):  # which owner it is, the next clause asks
+            one = right[OWNERS.index(case.owner)]
+            raise ClauseViolation(f"the answer is {shown(found)}, and {{clause}} says {shown(one)}")
+
+    check.for_all(strategies.masks(strategies.anything()), body)
+
+
+@pytest.mark.clauses("ROWS-309")
+def test_the_owner_is_the_declared_one(check: Check) -> None:
+    check.require("supervision_at_source")
+    tokens = batch([[4, 2, 6, 1, 5, 3]])
+    mask = np.array([[True, False, False, True, True, False]])  # its shifts differ from it and from each other
+    owners: dict[str, str] = {}
+
+    def body(case: SupervisionCase) -> None:
+        found = asking.sources(check, case)
+        shifts = [asking.expected_sources(check, case, ahead) for ahead in range(3)]
+        seen = [owner for owner, one in zip(OWNERS, shifts) if np.array_equal(found, one)]
+        if seen != [case.owner]:
+            raise ClauseViolation(
+                f"asked for the owner {case.owner!r}, the answer is {shown(found)}: its flags are those of the "
+                f"{seen[0] if seen else 'nothing that is known'}"
+            )
+        owners[case.owner] = seen[0]
+
+    check.for_each([SupervisionCase(tokens, mask, owner) for owner in OWNERS], body)
+    check.observe("mask_owner", next(iter(owners)) if len(owners) == 1 else "argument")
+    declared = check.implementation.declaration.conventions.get("mask_owner")
+    if declared is not None and declared not in owners:
+        raise ClauseViolation(f"declared is the owner {declared!r}, at work {', '.join(owners)}")
+
+
+@pytest.mark.clauses("ROWS-310")
+def test_a_row_kept_as_padding_is_not_supervised(check: Check) -> None:
+    check.require("gather_rows")
+    if check.convention("last_row", "drop") != "pad":
+        check.observe("last_row", "drop")
+        raise Inapplicable("it keeps no row as padding")
+
+    def body(case: TokenBatch) -> None:
+        asking.segments_known(check, case)
+        kept = asking.ask(check, "gather_rows", case).padding
+        if kept:
+            check.observe("last_row", "pad")
+        for b, t, supervised in kept:
+            if supervised:
+                raise ClauseViolation(
+                    f"batch row {b}: the row with source {t} has no next token or no target, and is supervised"
+                )
+
+    check.for_all(strategies.padded(), body, first=[ANSWER])
+
+
+# ---- what these checks share
+
+
+def supervision(check: Check, case: TokenBatch) -> None:
+    asking.segments_known(check, case)
+    found, right = asking.ask(check, "soft_rows", case), asking.expected(check, case)
+    answered = dict(zip(found.keys, found.supervise))
+    for (b, t), flag in zip(keys(right), right.supervise.tolist()):
+        if (b, t) in answered and answered[b, t] != flag:
+            raise ClauseViolation(
+                f"batch row {b}, source {t}: its flag is {int(flag)}, and the row is {'not ' if flag else ''}supervised"
+            )
+
+
+def keys(plan: RowPlan) -> list[tuple[int, int]]:
+    return list(zip(plan.batch.tolist(), plan.source.tolist()))
+
+
+def flagged(case: TokenBatch) -> TokenBatch:
+    """The batch with every flag set."""
+    return dataclasses.replace(case, supervise=np.ones(case.valid.shape, dtype=bool))
+
+
+def shown(flags: np.ndarray) -> str:
+    return " / ".join("".join(str(int(v)) for v in row) for row in flags)
