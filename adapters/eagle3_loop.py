@@ -55,6 +55,7 @@ class Trace:
 
 def samples(batch: TokenBatch, features: Rows, mask: Flags) -> list[Sample]:
     """One sample for each batch row that holds tokens, in float32; `NotApplicable` for what no sample can say."""
+    _fitting(batch, mask)
     found = []
     for b, valid in enumerate(np.asarray(batch.valid)):
         held = np.flatnonzero(valid)
@@ -81,8 +82,20 @@ def samples(batch: TokenBatch, features: Rows, mask: Flags) -> list[Sample]:
     return found
 
 
+def _fitting(batch: TokenBatch, mask: Flags) -> None:
+    """Refuse arrays that no samples can be cut from: the cutting is the adapter's, and so is this."""
+    kinds = {"tokens": "iu", "valid": "b", "segment": "iu", "position": "iu", "supervise": "b"}
+    arrays = {name: np.asarray(getattr(batch, name)) for name in kinds}
+    for name, array in {**arrays, "mask": np.asarray(mask)}.items():
+        if array.ndim != 2 or array.shape != arrays["tokens"].shape:
+            raise ValueError(f"{name} has the shape {array.shape}, and tokens {arrays['tokens'].shape}: all are [B, S]")
+        if array.dtype.kind not in kinds.get(name, "b"):
+            raise ValueError(f"{name} is {array.dtype}")
+
+
 def traced_samples(batch: TokenBatch, mask: Flags) -> list[Sample]:
     """The samples with tokens and features that spell their address."""
+    _fitting(batch, mask)
     rows, length = np.shape(batch.valid)
     codes = tracers.codes(rows, length)
     coded = TokenBatch(codes, batch.valid, batch.segment, batch.position, batch.supervise)

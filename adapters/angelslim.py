@@ -1,0 +1,141 @@
+"""AngelSlim's offline EAGLE-3 trainer: its collator, its rollout with the loss in it, its training step and its noise.
+
+The code under test is `angelslim.compressor.speculative.train`; `adapters.angelslim_engine` says what stands in at the
+edges and how a wheel that misses modules is imported.
+
+What is converted, and nothing else:
+- a batch row that holds tokens is one sample; the others are none. The row's flags are the token mask.
+- a sample's features stand for both the auxiliary layers and the last layer of the target.
+- rows are those that the collator marks as visible. The last one of a sample has no next token: zeros stand there.
+- a row is supervised where the loss has a gradient to its draft logits.
+- `rollout_loss` runs the whole loop; its shift hands out the case's next targets and mask, since those of a case need
+  not be the earlier ones moved. Draft vocabularies are masks here, so draft ids ascend with target ids.
+- `noisy_sample` takes the standard deviation that AngelSlim's documentation shows.
+
+Not applicable: packed rows, holes, positions that are not 0, 1, 2, … (the collator drops position ids), and losses of
+other conventions than those declared. Training code has no use for `d2t`, so there is no `draft_to_target`.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+import numpy as np
+
+from adapters import angelslim_engine as engine
+from adapters import angelslim_training as training
+from adapters import eagle3_loop as loop
+from adapters.interface import Arithmetic, Declaration, NotApplicable
+from oracle.types import (
+    Flags,
+    GatherCase,
+    GatheredRows,
+    LossResult,
+    NoisySample,
+    RolloutLossCase,
+    RolloutRows,
+    RolloutRowsCase,
+    SampleCase,
+    StateGradientCase,
+    SupervisionCase,
+    TrainingCase,
+    TrainingResult,
+)
+
+DEVIATION = 0.05
+"""Of the noise, in the examples of `noise_transforms`."""
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("angelslim")
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+DECLARATION = Declaration(
+    name="angelslim",
+    version=_version(),
+    links=(
+        "https://github.com/Tencent/AngelSlim/blob/main/angelslim/compressor/speculative/train/trainer/eagle3_trainer.py",
+    ),
+    conventions={
+        "mask_owner": "source",
+        "last_row": "pad",
+        "row_anchor": "start",
+        "rollout_position": "anchor_plus_step",
+        "rollout_gradient": "flows",
+        "position_base": "0",
+        "packing": "none",
+        "denominator": "rows",
+        "denominator_epsilon": "0",
+        "restricted_target": "renormalised",
+        "gate": "argmax",
+        "divergence": "cross_entropy",
+        "reduction": "sum",
+        "step_decay": "0.8",
+        "noise_amplitude": str(DEVIATION),
+    },
+    arithmetic=Arithmetic(dtype="float32"),
+    cost={
+        "gather_rows": 1e-2,
+        "supervision_at_source": 1e-2,
+        "rollout_rows": 1.5e-2,
+        "rollout_loss": 1e-2,
+        "state_gradient": 5e-2,
+        "training_step": 0.1,
+        "noisy_sample": 1e-3,
+    },
+    generators=("python", "numpy", "torch"),
+    deviations=(),
+)
+
+
+def gather_rows(case: GatherCase) -> GatheredRows:
+    """What the draft model is fed at step 0, and the features that its target laws are made from."""
+    given = loop.samples(case.batch, case.features, case.batch.supervise)
+    return loop.gathered(given, engine.trace(given, 1))
+
+
+def supervision_at_source(case: SupervisionCase) -> Flags:
+    """The sources whose row counts in the loss of step 0."""
+    if case.owner != DECLARATION.conventions["mask_owner"]:
+        raise NotApplicable("the mask is used where it stands: its flags are those of the source")
+    given = loop.traced_samples(case.batch, case.token_mask)
+    return loop.sources(given, engine.trace(given, 1), case.batch)
+
+
+def rollout_rows(case: RolloutRowsCase) -> RolloutRows:
+    """The rows of every step of the rollout; row n of a sample is the anchor at its start plus n."""
+    given = loop.traced_samples(case.batch, case.batch.supervise)
+    return loop.rolled_out(given, engine.trace(given, case.steps), case.batch)
+
+
+def rollout_loss(case: RolloutLossCase) -> LossResult:
+    """The loss of the loop, and its step losses."""
+    loop.conventional(case)
+    loop.decay(case, 0.8)
+    value, parts, gradient = engine.step_losses(
+        np.asarray(case.draft_logits),
+        np.asarray(case.target_logits),
+        np.asarray(case.supervise),
+        loop.draft_mask(case),
+    )
+    return LossResult(value, {"draft_logits": gradient}, tuple(parts))
+
+
+def state_gradient(case: StateGradientCase) -> Flags:
+    """Which states the loss of each step has a gradient to."""
+    if case.gradient != DECLARATION.conventions["rollout_gradient"]:
+        raise NotApplicable("the state is fed back as it is, with its gradient")
+    return engine.state_gradients(case.steps)
+
+
+def training_step(case: TrainingCase) -> TrainingResult:
+    """The last step of a short run; what features were cached for is not looked at (nothing of the trainer asks)."""
+    return training.training_step(case)
+
+
+def noisy_sample(case: SampleCase) -> NoisySample:
+    """The sample behind `TransformDataset` and `GaussianNoise`."""
+    return NoisySample(*engine.noisy(np.asarray(case.features), np.asarray(case.targets), DEVIATION, case.seed))
