@@ -1,0 +1,133 @@
+"""SafeAILab/EAGLE's trainers, from a clone of yours: set EAGLE_CLONE to its folder.
+
+`git clone https://github.com/SafeAILab/EAGLE`, then `EAGLE_CLONE=/path/to/EAGLE`. Nothing is downloaded or copied: the
+definitions and statements named below are read from the clone and run as they stand (see `adapters.clones`). Without
+the variable every operation raises `AdapterError`.
+
+`adapters.eagle` is the trainer of EAGLE-1 and EAGLE-2, `eagle/train/main.py`:
+
+- rows: its `CustomDataset` and `DataCollatorWithPadding` make the batch, then the statements of its loop from
+  `predict = …` to `loss = …` run with `Model` of `eagle/model/cnets1.py`, whose embedding, `fc` and layer are watched.
+  A row is reported where attention lets it see itself; its target and its mask are those that `compute_loss` gets. The
+  mask of a case goes in unshifted, as the script's data sets hold it.
+- losses: the same statements with the case's rows as one sample, and the case's features (or, behind an identity head,
+  its logits) as what the drafter predicted. They run in float64; the script itself runs under bfloat16 autocast. β is
+  fixed; the weights are settings of the script and follow the case.
+- noise: its `aug`, with `torch.rand_like` replaced by the case's uniforms for `feature_noise`, and with torch's global
+  generator for `noisy_sample`.
+
+`adapters.eagle:eagle3` is the trainer of EAGLE-3: see `adapters.eagle_rollout`.
+
+Not applicable: left-padded samples, holes, several sequences or none in a batch row, positions other than 0, 1, 2, …,
+another owner of the mask than the source, another β, the noise of the paper.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from adapters import clone_features as shared
+from adapters import eagle_rollout as eagle3  # noqa: F401 - adapters.eagle:eagle3
+from adapters.clones import Clone, Namespace
+from adapters.interface import Arithmetic, Declaration
+from oracle.types import (
+    DistillCase,
+    Eagle1Case,
+    Flags,
+    GatherCase,
+    GatheredRows,
+    LossResult,
+    NoiseCase,
+    NoisySample,
+    RegressionCase,
+    Rows,
+    SampleCase,
+    SupervisionCase,
+)
+
+CLONE = Clone("EAGLE_CLONE", "https://github.com/SafeAILab/EAGLE", "eagle/train/main.py")
+SCRIPT = shared.Script(CLONE, "eagle/train/main.py", "predict", "loss", ("train_config",))
+MODEL = "eagle/model/cnets1.py"
+
+DECLARATION = Declaration(
+    name="SafeAILab/EAGLE",
+    version=CLONE.revision(),
+    links=(
+        "https://github.com/SafeAILab/EAGLE/blob/main/eagle/train/main.py",
+        "https://github.com/SafeAILab/EAGLE/blob/main/eagle/model/cnets1.py",
+    ),
+    conventions={
+        "mask_owner": "source",
+        "last_row": "pad",
+        "packing": "none",
+        "position_base": "0",
+        "denominator": "supervised",
+        "denominator_epsilon": "1e-05",
+        "noise_amplitude": "length_scaled",
+    },
+    arithmetic=Arithmetic(dtype="float64"),
+    cost=dict.fromkeys(("gather_rows", "supervision_at_source"), 4e-2)
+    | dict.fromkeys(("feature_regression", "soft_cross_entropy", "eagle1_loss"), 2e-2)
+    | dict.fromkeys(("feature_noise", "noisy_sample"), 2e-2),
+    generators=("torch",),
+)
+
+
+def gather_rows(case: GatherCase) -> GatheredRows:
+    """The rows that the drafter is fed, the padded last one of each sample among them."""
+    return shared.gather(CLONE, SCRIPT, MODEL, case)
+
+
+def supervision_at_source(case: SupervisionCase) -> Flags:
+    """The sources whose rows `compute_loss` weighs with 1."""
+    return shared.supervised_sources(gather_rows, case)
+
+
+def feature_noise(case: NoiseCase) -> Rows:
+    """What `aug` adds when the uniforms are those of the case."""
+    return shared.feature_noise(SCRIPT, case)
+
+
+def noisy_sample(case: SampleCase) -> NoisySample:
+    """A sample with the noise of `aug`."""
+    return shared.noisy_sample(SCRIPT, case)
+
+
+def feature_regression(case: RegressionCase) -> LossResult:
+    """`vloss`."""
+    shared.plain_beta(case.beta)
+    names = SCRIPT.namespace()
+    run, predicted = _run(names, case.predicted, case.target, case.supervise)
+    return shared.answer(run.terms[0][0], "predicted", [predicted], stacked=False)
+
+
+def soft_cross_entropy(case: DistillCase) -> LossResult:
+    """`ploss` behind a head that leaves logits as they are."""
+    names = SCRIPT.namespace()
+    run, predicted = _run(names, case.draft_logits, case.target_logits, case.supervise)
+    return shared.answer(run.terms[0][1], "draft_logits", [predicted], stacked=False)
+
+
+def eagle1_loss(case: Eagle1Case) -> LossResult:
+    """`loss`, with the weights of the case in the script's settings."""
+    shared.plain_beta(case.beta)
+    names = SCRIPT.namespace()
+    names["train_config"] |= {"v_w": case.regression_weight, "p_w": case.classification_weight}
+    run, predicted = _run(names, case.predicted, case.target, case.supervise, case.head)
+    return shared.answer(run.loss, "predicted", [predicted], stacked=False, parts=run.terms[0])
+
+
+def _run(
+    names: Namespace, predicted: Rows, target: Rows, supervise: Flags, head: Rows | None = None
+) -> tuple[shared.Run, Any]:
+    torch = names["torch"]
+    leaf = torch.tensor(np.array(predicted, dtype=np.float64))[None].requires_grad_()
+    run = SCRIPT.run(
+        names,
+        model=lambda *_, **__: leaf,
+        data=shared.features_batch(names, target, supervise),
+        head=shared.frozen_head(names, head),
+    )
+    return run, leaf

@@ -1,0 +1,218 @@
+"""HASS's trainer, from a clone of yours: set HASS_CLONE to its folder.
+
+`git clone https://github.com/HArmonizedSS/HASS`, then `HASS_CLONE=/path/to/HASS`. Nothing is downloaded or copied: the
+definitions and statements named below are read from the clone and run as they stand (see `adapters.clones`). Without
+the variable every operation raises `AdapterError`.
+
+The trainer is `train/main_hass.py`; its statements from `hidden_states, … = …` to the end of `for forward_idx in …` run
+with the steps and the k of the case on its command line.
+
+- rows: its `CustomDataset` and `DataCollatorWithPadding` make the batch, and `Model` of `model/cnets_hass.py` is
+  watched. A row is reported where its attention mask lets it see itself (HASS makes that mask and then attends without
+  it); target and mask are those that `compute_loss` gets. Rows are absolute: row r of step s is anchor r − s, and the
+  rows r < s, whose anchor lies before the sequence, are reported as they are. The state that a row is fed is found
+  among features and earlier outputs bit by bit.
+- losses: the same statements with the case's rows as one sample, and the case's features (or, behind an identity head,
+  its logits) as what the drafter predicted at each step. They run in float64; the script itself runs under bfloat16
+  autocast. The loss of all steps is their sum, which is what the gradients add up to; the script divides it by their
+  number where it logs it. The script has one mask for all steps, so a case with several is not applicable. β is fixed;
+  the weights are settings of the script and follow the case.
+- noise: its `aug`, with `torch.rand_like` replaced by the case's uniforms for `feature_noise`, and with torch's global
+  generator for `noisy_sample`.
+- `state_gradient`: `torch.autograd.grad` of every step's loss to every output of the watched drafter.
+
+Not applicable, too: left-padded samples, holes, several sequences or none in a batch row, positions other than
+0, 1, 2, …, another owner of the mask than the source, another β, the noise of the paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from adapters import clone_features as shared
+from adapters import tracers
+from adapters.clones import Clone, Namespace
+from adapters.interface import AdapterError, Arithmetic, Declaration, NotApplicable
+from oracle.types import (
+    DistillCase,
+    Flags,
+    GatherCase,
+    GatheredRows,
+    HassLossCase,
+    LossResult,
+    NoiseCase,
+    NoisySample,
+    RegressionCase,
+    RolloutRows,
+    RolloutRowsCase,
+    Rows,
+    SampleCase,
+    StateGradientCase,
+    SupervisionCase,
+    TokenBatch,
+    TopKCase,
+)
+
+CLONE = Clone("HASS_CLONE", "https://github.com/HArmonizedSS/HASS", "train/main_hass.py")
+SETTINGS = ("total_steps", "warm_steps", "train_config")
+SCRIPT = shared.Script(CLONE, "train/main_hass.py", "hidden_states", "forward_idx", SETTINGS)
+MODEL = "model/cnets_hass.py"
+
+DECLARATION = Declaration(
+    name="HArmonizedSS/HASS",
+    version=CLONE.revision(),
+    links=(
+        "https://github.com/HArmonizedSS/HASS/blob/main/train/main_hass.py",
+        "https://github.com/HArmonizedSS/HASS/blob/main/model/cnets_hass.py",
+    ),
+    conventions={
+        "mask_owner": "source",
+        "last_row": "pad",
+        "packing": "none",
+        "position_base": "0",
+        "row_anchor": "absolute",
+        "rollout_position": "anchor_plus_step",
+        "rollout_gradient": "detached",
+        "first_row_fill": "feature",
+        "denominator": "supervised",
+        "denominator_epsilon": "1e-05",
+        "noise_amplitude": "length_scaled",
+    },
+    arithmetic=Arithmetic(dtype="float64"),
+    cost=dict.fromkeys(("gather_rows", "supervision_at_source", "rollout_rows", "state_gradient"), 6e-2)
+    | dict.fromkeys(("feature_regression", "soft_cross_entropy", "topk_distillation", "hass_loss"), 3e-2)
+    | dict.fromkeys(("feature_noise", "noisy_sample"), 3e-2),
+    generators=("torch",),
+)
+
+
+def gather_rows(case: GatherCase) -> GatheredRows:
+    """The rows that the drafter is fed at step 0, the padded last one of each sample among them."""
+    return shared.gather(CLONE, SCRIPT, MODEL, case)
+
+
+def supervision_at_source(case: SupervisionCase) -> Flags:
+    """The sources whose rows `compute_loss` weighs with 1."""
+    return shared.supervised_sources(gather_rows, case)
+
+
+def rollout_rows(case: RolloutRowsCase) -> RolloutRows:
+    """Every row of every step, by what it was fed and trained towards."""
+    count, length = case.batch.valid.shape
+    drafter, run = _rollout(case.batch, tracers.features(count, length, 2), case.steps)
+    nodes: list[tuple[int, int, int, int, int, bool, int, int]] = []
+    place: dict[tuple[int, int, int], int] = {}
+    for s, fed in enumerate(drafter.fed):
+        for b, r in fed.visible.nonzero().tolist():
+            consumed = tracers.address(fed.tokens[b, r].item(), count, length)[1]
+            target = tracers.address(run.target[s][b, r, 0].item(), count, length)[1]
+            source = _fed_by(drafter.fed, s, b, r)
+            place[s, b, r] = len(nodes)
+            flag, position = bool(run.mask[s][b, r, 0]), int(fed.positions[b, r])
+            nodes.append((s, b, r - s, consumed, target, flag, position, -1 if source is None else place[source]))
+    return shared.rollout_nodes(nodes)
+
+
+def feature_noise(case: NoiseCase) -> Rows:
+    """What `aug` adds when the uniforms are those of the case."""
+    return shared.feature_noise(SCRIPT, case)
+
+
+def noisy_sample(case: SampleCase) -> NoisySample:
+    """A sample with the noise of `aug`."""
+    return shared.noisy_sample(SCRIPT, case)
+
+
+def feature_regression(case: RegressionCase) -> LossResult:
+    """`vloss`."""
+    shared.plain_beta(case.beta)
+    run, (predicted,) = _run(SCRIPT.namespace(), [case.predicted], case.target, case.supervise, k=1)
+    return shared.answer(run.terms[0][0], "predicted", [predicted], stacked=False)
+
+
+def soft_cross_entropy(case: DistillCase) -> LossResult:
+    """`ploss` behind a head that leaves logits as they are."""
+    run, (draft,) = _run(SCRIPT.namespace(), [case.draft_logits], case.target_logits, case.supervise, k=1)
+    return shared.answer(run.terms[0][1], "draft_logits", [draft], stacked=False)
+
+
+def topk_distillation(case: TopKCase) -> LossResult:
+    """`topk_loss` behind a head that leaves logits as they are."""
+    run, (draft,) = _run(SCRIPT.namespace(), [case.draft_logits], case.target_logits, case.supervise, k=case.k)
+    return shared.answer(run.terms[0][2], "draft_logits", [draft], stacked=False)
+
+
+def hass_loss(case: HassLossCase) -> LossResult:
+    """The sum of the losses that are back-propagated, one a step."""
+    shared.plain_beta(case.beta)
+    masks = np.asarray(case.supervise)
+    if len(masks) and np.any(masks != masks[0]):
+        raise NotApplicable("it has one mask for all steps")
+    names = SCRIPT.namespace()
+    weights = {"v_w": case.regression_weight, "p_w": case.classification_weight, "topk_w": case.topk_weight}
+    names["train_config"] |= weights
+    run, predicted = _run(names, list(case.predicted), case.target, masks[0], case.k, case.head)
+    return shared.answer(run.loss, "predicted", predicted, stacked=True, parts=run.total)
+
+
+def state_gradient(case: StateGradientCase) -> Flags:
+    """Which outputs of the drafter the loss of each step has a gradient to."""
+    if case.gradient != "detached":
+        raise NotApplicable("it detaches a state before it feeds it back")
+    torch = shared.import_torch(CLONE)
+    length = case.steps + 2
+    ones = np.ones((1, length), dtype=bool)
+    batch = TokenBatch(np.arange(length)[None], ones, ones.astype(np.int64), np.arange(length)[None], ones)
+    drafter, run = _rollout(batch, np.random.default_rng(0).normal(size=(1, length, 4)), case.steps)
+    outputs = [fed.output for fed in drafter.fed]
+    found = np.zeros((case.steps, case.steps), dtype=bool)
+    for s, loss in enumerate(run.total):
+        grads = torch.autograd.grad(loss, outputs, retain_graph=True, allow_unused=True)
+        found[s] = [g is not None and bool(g.any()) for g in grads]
+    return found
+
+
+def _rollout(batch: TokenBatch, features: Rows, steps: int) -> tuple[shared.Watched, shared.Run]:
+    """A pass of the loop over a batch, with the clone's own drafter; tokens are the codes of their addresses."""
+    names = SCRIPT.namespace()
+    torch = names["torch"]
+    names["args"].forward_num_total, names["args"].topk = steps, 1
+    codes = tracers.codes(*batch.valid.shape)
+    samples = [
+        (torch.tensor(features[b, :n]), torch.tensor(codes[b, :n]), torch.tensor(batch.supervise[b, :n]).long())
+        for b, n in enumerate(shared.lengths(batch))
+    ]
+    drafter = shared.Watched(CLONE, MODEL, codes.size + 1, features.shape[2])
+    return drafter, SCRIPT.run(names, drafter, SCRIPT.batch(names, samples), head=lambda rows: rows)
+
+
+def _fed_by(fed: Sequence[shared.Fed], step: int, b: int, r: int) -> tuple[int, int, int] | None:
+    """(step, batch row, row) of the output that a row is fed; None for the target's feature."""
+    state = fed[step].state
+    if state is None:
+        return None
+    for s in range(step):
+        for found in (fed[s].output == state[b, r]).all(dim=-1).nonzero().tolist():
+            return s, found[0], found[1]
+    if not (fed[0].features == state[b, r]).all(dim=-1).any():
+        raise AdapterError(f"row {r} of step {step} is fed neither a feature nor an earlier output")
+    return None
+
+
+def _run(
+    names: Namespace, predicted: Sequence[Rows], target: Rows, supervise: Flags, k: int, head: Rows | None = None
+) -> tuple[shared.Run, list[Any]]:
+    torch = names["torch"]
+    names["args"].forward_num_total, names["args"].topk = len(predicted), k
+    leaves = [torch.tensor(np.array(rows, dtype=np.float64))[None].requires_grad_() for rows in predicted]
+    waiting = iter(leaves)
+    run = SCRIPT.run(
+        names,
+        model=lambda *_, **__: next(waiting),
+        data=shared.features_batch(names, target, supervise),
+        head=shared.frozen_head(names, head),
+    )
+    return run, leaves
