@@ -1,0 +1,1 @@
+"""The losses of drafter training: their values, their gradients and the conventions behind them."""

@@ -1,0 +1,200 @@
+"""What the checks of losses run on: cases by operation, and cases worth keeping by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from conformance.check import Check
+from conformance.losses import drawing as drawing  # its drawers register themselves
+from conformance.losses import strategies
+from conformance.losses.conventions import Settled, fields, settled
+from oracle import losses
+from oracle.training import state_gradient
+from oracle.types import (
+    DistillCase,
+    DraftMapCase,
+    Eagle1Case,
+    HassLossCase,
+    RegressionCase,
+    RolloutLossCase,
+    StateGradientCase,
+    TopKCase,
+)
+
+_STRATEGIES: Mapping[str, Callable[[bool], st.SearchStrategy[Any]]] = {
+    "feature_regression": strategies.regressions,
+    "soft_cross_entropy": strategies.distillations,
+    "eagle1_loss": strategies.eagle1s,
+    "topk_distillation": strategies.topks,
+    "hass_loss": strategies.hasses,
+}
+
+
+def drawn(check: Check, operation: str, mixed: bool = False) -> st.SearchStrategy[Any]:
+    """Plain cases of an operation, under what the implementation has settled."""
+    if operation == "rollout_loss":
+        return strategies.rollouts(settled(check), mixed)
+    return _STRATEGIES[operation](mixed)
+
+
+def floats(values: Sequence[Any]) -> np.ndarray:
+    return np.array(values, dtype=np.float64)
+
+
+def true(*shape: int) -> np.ndarray:
+    return np.ones(shape, dtype=bool)
+
+
+INF = float("inf")
+
+RESIDUALS = [
+    # [0.5, 2] are [0.125, 1.5], and not the [0.25, 4] of a squared error
+    RegressionCase(floats([[0.5, 2.0]]), floats([[0.0, 0.0]]), true(1)),
+    # at beta the two branches meet
+    RegressionCase(floats([[1.25, -0.75, 0.25]]), floats([[0.75, -0.25, 0.25]]), true(1), 0.5),
+    RegressionCase(floats([[3.0, -1.0], [0.25, 0.5]]), floats([[0.0, 0.0], [0.5, -2.5]]), true(2), 2.0),
+]
+MASKED_LOGITS = [
+    # masked on both sides: 0 · (−inf) costs nothing
+    DistillCase(floats([[1.5, -INF, 0.25, -0.5]]), floats([[0.5, -INF, 1.25, -1.0]]), true(1)),
+    # masked by the target alone, in one row of two
+    DistillCase(
+        floats([[0.5, 1.25, -0.75], [0.25, -1.0, 2.0]]), floats([[1.5, -INF, 0.75], [0.5, 1.75, -0.25]]), true(2)
+    ),
+    # masked by the drafter alone: a token of the target is impossible to it
+    DistillCase(
+        floats([[0.5, -INF, -0.75], [0.25, -1.0, 2.0]]), floats([[1.5, 0.25, 0.75], [0.5, 1.75, -0.25]]), true(2)
+    ),
+]
+TIED_LOGITS = [
+    TopKCase(floats([[0.25, 2.0, -1.5, 0.5]]), floats([[1.0, 0.5, 1.0, 1.0]]), true(1), 1),
+    TopKCase(floats([[0.25, 2.0, -1.5, 0.5]]), floats([[1.0, 0.5, 1.0, 1.0]]), true(1), 2),
+    TopKCase(
+        floats([[1.5, 0.25, -0.5, 2.0, 0.75], [-0.25, 1.25, 0.5, 0.0, -2.0]]),
+        floats([[0.5, 0.5, 1.5, 0.5, -1.0], [0.25, 0.25, 0.25, 0.25, 0.25]]),
+        true(2),
+        3,
+    ),
+]
+ABOVE_THE_VOCABULARY = [
+    TopKCase(floats([[0.25, 2.0, -1.5]]), floats([[1.0, 0.5, -0.5]]), true(1), 4),
+    TopKCase(
+        floats([[0.5, -1.25, 2.0, 0.75], [1.5, 0.25, -0.5, 0.0]]),
+        floats([[1.0, 0.5, -0.5, 1.75], [0.25, -2.0, 1.25, 0.5]]),
+        np.array([True, False]),
+        2**40,
+    ),
+]
+
+# ---- extremes
+
+EDGE_LOGITS = [
+    (floats([[1e4, -1e4, 0.5]]), floats([[-1e4, 1e4, 0.25]])),
+    (floats([[-1e4, -1e4 + 4, -1e4 + 2, -1e4 - 4]]), floats([[1e4, 1e4 - 4, 1e4 + 4, 1e4 - 8]])),
+    # one-hot, its token the likeliest and the least likely
+    (floats([[2.0, -1.0, 0.5], [0.25, 1.5, -2.0]]), floats([[-INF, 0.0, -INF], [-INF, 0.75, -INF]])),
+    # masses that underflow, in float32 and in float64, on both sides
+    (floats([[0.5, -120.0, 0.25], [0.0, -800.0, 0.75]]), floats([[-120.0, 1.5, 0.5], [1.25, 0.0, -800.0]])),
+    (floats([[88.0, 89.0, 90.0, 91.0]]), floats([[-90.0, -89.0, -91.0, -88.0]])),
+    (floats([[720.0, 710.0]]), floats([[-740.0, -745.0]])),
+]
+"""Rows of the draft and of the target."""
+
+
+def edges(operation: str, given: Settled) -> list[Any]:
+    """Extreme numbers, empty supervision in one step, a gate that closes, k above the vocabulary."""
+    if operation == "feature_regression":
+        large = RegressionCase(floats([[1e4, -1e4], [0.5, 3e4]]), floats([[-1e4, 1e4], [0.5, -3e4]]), true(2))
+        small = RegressionCase(floats([[2.0**-70, 0.0, -(2.0**-60)]]), floats([[0.0, 0.0, 2.0**-60]]), true(1), 2.0**-3)
+        return [large, small]
+    if operation == "soft_cross_entropy":
+        return [DistillCase(draft, target, true(len(draft))) for draft, target in EDGE_LOGITS]
+    if operation == "topk_distillation":
+        found = [TopKCase(draft, target, true(len(draft)), k) for draft, target in EDGE_LOGITS for k in (1, 2, 64)]
+        return found
+    head = floats([[64.0, -0.5], [-64.0, 0.25], [0.5, 96.0]])
+    far, near = floats([[128.0, -96.0], [-64.0, 0.5]]), floats([[-128.0, 96.0], [0.25, 80.0]])
+    if operation == "eagle1_loss":
+        return [Eagle1Case(far, near, head, true(2)), Eagle1Case(near, far, head, np.array([False, True]))]
+    if operation == "hass_loss":
+        supervise = np.array([[True, False], [False, False], [True, True]])
+        return [HassLossCase(np.stack([far, near, near[::-1]]), near / 2, head, supervise, k) for k in (1, 2, 7)]
+    return [_edge(draft, target, given) for draft, target in EDGE_LOGITS] + rollout_edges(given)
+
+
+def _edge(draft: np.ndarray, target: np.ndarray, given: Settled) -> RolloutLossCase:
+    return RolloutLossCase(draft[None], target[None], true(1, len(draft)), **fields(given, 1, {}))
+
+
+def rollout_edges(given: Settled) -> list[RolloutLossCase]:
+    """Behind a map: everything unmapped is likelier, a step without supervision, a gate that closes every row."""
+    draft = floats([[[0.5, -1.25], [2.0, 0.25], [-0.5, 1.5]], [[1.0, 0.5], [-1.5, 0.25], [0.75, 2.5]]])
+    target = floats(
+        [
+            [[0.25, 1.5, -0.5, 9000.0], [1.0, 2.5, -2.0, 0.5], [0.5, 0.25, 3.0, -1.0]],
+            [[2.0, 0.5, 0.25, 1.0], [0.75, -0.5, 1.25, 1.5], [5000.0, -5000.0, 0.0, -1.5]],
+        ]
+    )
+    ids = np.array([1, 2])
+    supervise = np.array([[True, True, False], [False, False, False]])
+    closed = np.array([[True, False, False], [True, True, True]])
+    return [
+        RolloutLossCase(draft, target, flags, draft_to_target=ids, **fields(given, 2, {}))
+        for flags in (supervise, closed)
+    ]
+
+
+# ---- conventions
+
+_DRAFT = floats([[[0.5, -0.25], [0.25, 0.75], [-0.5, 0.5]], [[-0.75, 0.25], [0.5, -0.5], [0.25, 1.0]]])
+_DRAFT = np.concatenate([_DRAFT, floats([[[1.25, -0.5], [-0.25, 0.5], [0.75, -1.0]]])])
+_TARGET = floats(
+    [
+        [[0.25, 1.5, -0.5], [1.75, 0.5, 0.25], [0.5, 0.25, 1.25]],  # the second is behind the gate
+        [[-0.5, 0.25, 1.0], [0.75, 2.0, -0.25], [1.5, 0.5, 0.75]],  # the third is
+        [[0.25, -0.75, 1.5], [2.25, 0.25, 0.5], [0.75, 1.75, -1.0]],  # the second is
+    ]
+)
+_SUPERVISE = np.array([[True, True, False], [True, False, True], [True, True, True]])
+SEPARATING = RolloutLossCase(_DRAFT, _TARGET, _SUPERVISE, draft_to_target=np.array([1, 2]))
+"""Rows that count, that a gate closes, and that are not supervised; mass outside the draft vocabulary; three steps."""
+SMALL = RolloutLossCase(
+    floats([[[0.125, -0.25], [0.25, 0.0]]]),
+    floats([[[0.25, -0.125], [0.0, 0.25]]]),
+    np.array([[True, False]]),
+)
+"""One row that counts, of small logits: float32 tells an epsilon of 10⁻⁵ apart."""
+
+
+# ---- the whole contract
+
+WITNESSES: Mapping[str, Any] = {
+    "residuals_on_both_sides_of_beta": RESIDUALS[0],
+    "masked_on_both_sides": MASKED_LOGITS[0],
+    "masked_by_the_target": MASKED_LOGITS[1],
+    "masked_by_the_drafter": MASKED_LOGITS[2],
+    "tied_logits": TIED_LOGITS[0],
+    "k_above_the_vocabulary": ABOVE_THE_VOCABULARY[0],
+}
+"""Cases that show a known deviation; declarations name them, and the checks of their clauses run them."""
+
+_OPERATIONS: Mapping[type, Callable[[Any], object]] = {
+    RegressionCase: losses.feature_regression,
+    DistillCase: losses.soft_cross_entropy,
+    Eagle1Case: losses.eagle1_loss,
+    TopKCase: losses.topk_distillation,
+    HassLossCase: losses.hass_loss,
+    RolloutLossCase: losses.rollout_loss,
+    DraftMapCase: losses.draft_to_target,
+    StateGradientCase: state_gradient,
+}
+
+
+def validate(case: object) -> None:
+    """Refuse a case that no implementation answers for. Raises `BadInput`."""
+    if type(case) in _OPERATIONS:
+        _OPERATIONS[type(case)](case)
