@@ -17,12 +17,20 @@ from oracle.acceptance import verify_greedy as verify_greedy
 from oracle.acceptance import verify_random as verify_random
 from oracle.acceptance import verify_sampled as verify_sampled
 from oracle.acceptance import warp as warp
+from oracle.losses import draft_to_target as draft_to_target
+from oracle.losses import eagle1_loss as eagle1_loss
+from oracle.losses import feature_regression as feature_regression
+from oracle.losses import hass_loss as hass_loss
+from oracle.losses import rollout_loss as rollout_loss
+from oracle.losses import soft_cross_entropy as soft_cross_entropy
+from oracle.losses import topk_distillation as topk_distillation
 from oracle.noise import feature_noise as feature_noise
 from oracle.rows import gather_rows as gather_rows
 from oracle.rows import hard_rows as hard_rows
 from oracle.rows import rollout_rows as rollout_rows
 from oracle.rows import soft_rows as soft_rows
 from oracle.rows import supervision_at_source as supervision_at_source
+from oracle.training import state_gradient as state_gradient
 from oracle.training import training_step as training_step
 from oracle.types import Coins, Decision, VerifyCase
 
