@@ -38,7 +38,7 @@ class FlagsAsNumbers(Rows):
     @classmethod
     def planned(cls, batch: TokenBatch, rows: list[Address], hard: bool) -> RowPlan:
         plan = super().planned(batch, rows, hard)
-        return dataclasses.replace(plan, supervise=plan.supervise.astype(float))  # type: ignore[arg-type]
+        return dataclasses.replace(plan, supervise=plan.supervise.astype(float))
 
 
 class AddressByAddress(Rows):
@@ -86,19 +86,19 @@ class DropsTheLastRow(Rows):
 
 
 class KeepsTheLastRow(Rows):
-    """Keeps a row for the last token, and lets its next one be the first (a roll instead of a shift)."""
+    """Keeps a row for the last token, whose next one is the first (a roll instead of a shift)."""
 
     refutes = "ROWS-201"
 
     @classmethod
     def exists(cls, batch: TokenBatch, b: int, t: int) -> bool:
-        length = batch.valid.shape[1]
-        return (
-            length > 1
-            and cls.holds(batch, b, t)
-            and cls.holds(batch, b, (t + 1) % length)
-            and (cls.same(batch, b, t, (t + 1) % length))
-        )
+        after = (t + 1) % batch.valid.shape[1]
+        return after != t and cls.holds(batch, b, t) and cls.holds(batch, b, after) and cls.same(batch, b, t, after)
+
+    @classmethod
+    def planned(cls, batch: TokenBatch, rows: list[Address], hard: bool) -> RowPlan:
+        plan, length = super().planned(batch, rows, hard), max(batch.valid.shape[1], 1)
+        return dataclasses.replace(plan, advanced=plan.advanced % length, target=plan.target % length)
 
 
 class PaddingIsAToken(Rows):
@@ -146,10 +146,6 @@ class CrossesBatchRows(Rows):
     @classmethod
     def gather_rows(cls, case: GatherCase) -> GatheredRows:
         raise NotApplicable("it shows its plan alone")
-
-    @classmethod
-    def sees(cls, batch: TokenBatch, query: Address, key: Address) -> bool:
-        return super().sees(batch, query, key)
 
 
 class TokenOfTheSource(Rows):
@@ -301,18 +297,6 @@ class SupervisesTheRowOnThePad(Rows, conventions={"last_row": "pad"}):
             supervise=join(found.supervise, flags),
             position=join(found.position, [case.batch.position[row] for row in last]),
         )
-        sources = (
-            [
-                *map(
-                    tuple,
-                    np.argwhere(
-                        np.vectorize(lambda b, t: cls.exists(case.batch, b, t))(*np.indices(case.batch.valid.shape))
-                    ).tolist(),
-                ),
-                *last,
-            ]
-            if case.batch.valid.size
-            else []
-        )
-        order = sorted(range(len(joined.batch)), key=lambda r: sources[r])
+        kept = [row for row in np.ndindex(*case.batch.valid.shape) if cls.exists(case.batch, *row)]
+        order = sorted(range(len(joined.batch)), key=lambda r: [*kept, *last][r])
         return GatheredRows(**{name: value[order] for name, value in vars(joined).items()})

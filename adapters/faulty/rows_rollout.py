@@ -182,9 +182,7 @@ class OnlyTheEndsAreChecked(Rows):
     @classmethod
     def node_exists(cls, batch: TokenBatch, node: Node) -> bool:
         s, b, a = node
-        return all(
-            cls.holds(batch, b, t) and cls.same(batch, b, a, t) for t in (a, a + s + 1) if cls.holds(batch, b, t)
-        ) and (cls.holds(batch, b, a) and cls.holds(batch, b, a + s + 1))
+        return all(cls.holds(batch, b, t) and cls.same(batch, b, a, t) for t in (a, a + s + 1))
 
 
 class TokensStandStill(Rows):
@@ -238,7 +236,7 @@ class PositionsStandStill(Rows):
 
 
 class OwnPositionsUndeclared(Rows):
-    """Gives a node the position of its source, which differs where positions skip, and declares the other convention."""
+    """Gives a node the position of its source and not of its anchor, undeclared: they differ where positions skip."""
 
     refutes = "ROWS-607"
 
@@ -322,9 +320,8 @@ class FlagsStretched(Rows):
         for field in dataclasses.fields(batch):
             value = np.atleast_2d(getattr(batch, field.name))[:, : shape[1]]
             value = np.pad(value, [(0, 0), (0, shape[1] - value.shape[1])])
-            made[field.name] = np.broadcast_to(value, shape).astype(
-                bool if field.name in ("valid", "supervise") else int
-            )
+            kind = bool if field.name in ("valid", "supervise") else int
+            made[field.name] = np.broadcast_to(value, shape).astype(kind)
         return TokenBatch(**made)
 
     @classmethod

@@ -99,17 +99,11 @@ def test_gathered_rows_are_supervised_as_planned(check: Check) -> None:
     def body(case: TokenBatch) -> None:
         asking.segments_known(check, case)
         found, right = asking.ask(check, "gather_rows", case), asking.expected(check, case)
-        planned = {
-            (b, t): (flag, place + asking.base(check))
-            for b, t, flag, place in zip(
-                right.batch.tolist(), right.source.tolist(), right.supervise.tolist(), right.position.tolist()
-            )
-        }
-        for key, flag, place in zip(found.keys, found.supervise, found.position):
-            if key in planned and planned[key] != (flag, place):
+        planned = dict(zip(zip(right.batch.tolist(), right.source.tolist()), right.supervise.tolist()))
+        for key, flag in zip(found.keys, found.supervise):
+            if key in planned and planned[key] != flag:
                 raise ClauseViolation(
-                    f"batch row {key[0]}, source {key[1]}: supervised {int(flag)} at position {place}; planned "
-                    f"{int(planned[key][0])} at position {planned[key][1]}"
+                    f"batch row {key[0]}, source {key[1]}: supervised {int(flag)}, planned {int(planned[key])}"
                 )
 
     check.for_all(strategies.anything(), body)

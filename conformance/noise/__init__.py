@@ -1,0 +1,1 @@
+"""Noise on the features that a drafter is trained on."""
