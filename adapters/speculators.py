@@ -1,0 +1,236 @@
+"""vllm-project/speculators: its EAGLE-3 training, from the collator to the optimizer's step, on a CPU.
+
+The code under test is `CollateFn` with `shift_batch`, `Eagle3DraftModel.forward`, `compute_metrics` with the losses it
+calls, `DraftVocabMixin`'s draft vocabulary and `Trainer.train_epoch`.
+
+What is converted, and nothing else:
+- a batch row to one packed sequence: each of its segments is a document, a sample of the data set, and they are
+  collated together, into a sequence longer than they are by one address a step and one more, as in training, where the
+  sequence has one fixed length. Invalid addresses are no part of a sample. The collator's padding (documents of id −1)
+  is not reported; a node of a document that reads it is, as filler;
+- `supervise` to the token mask: the flag of a row is that of its advanced token, since `shift_batch` drops the first;
+- the dtype of the collated features: float64, an argument of the collator, so that they come out as they went in;
+- the draft model's parts whose numbers do not matter (layer, norms, heads) pass on what they get and record it; the
+  loop over steps, its shifts and its masks are the package's;
+- in `rollout_loss` one call of `compute_metrics` a step, whose sum is what the forward returns. The forward itself has
+  one target and one mask for all steps, and the case one for each: a step's rows are moved by as many fillers (NaN,
+  unsupervised) as the call cuts off again. Weights are the step decay, an argument of the trainer, so weights that are
+  no powers 1, γ, γ², … are not applicable. The head's rows are cut to the draft vocabulary by the package
+  (`speculators_engine.kept_ids`);
+- a part is the loss of a step with a decay of 1.
+
+The losses are the package's eager ones; the fused ones, its default, are Triton kernels of the same formulas.
+Not applicable: segments that a hole or another segment interrupts, positions that are not counted from 0 in each
+document, `supervision_at_source` by another owner, gates, other denominators and divergences. There is no function that
+turns d2t into ids, no soft cross-entropy (`ce` is that against the argmax) and no noise in this version.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from typing import Any
+
+import numpy as np
+
+from adapters import speculators_engine, speculators_training, tracers
+from adapters.interface import Arithmetic, Declaration, Deviation, NotApplicable
+from adapters.samples import Sample, advanced_mask, counted_from_zero, samples
+from oracle.types import (
+    Flags,
+    GatherCase,
+    GatheredRows,
+    Ids,
+    LossResult,
+    RolloutLossCase,
+    RolloutRows,
+    RolloutRowsCase,
+    Rows,
+    StateGradientCase,
+    SupervisionCase,
+    TrainingCase,
+    TrainingResult,
+)
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("speculators")
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+DECLARATION = Declaration(
+    name="speculators",
+    version=_version(),
+    links=(
+        "https://github.com/vllm-project/speculators/tree/main/src/speculators/models/eagle3",
+        "https://github.com/vllm-project/speculators/tree/main/src/speculators/train",
+        "https://github.com/vllm-project/speculators/tree/main/src/speculators/losses",
+    ),
+    conventions={
+        "mask_owner": "advanced",
+        "last_row": "pad",
+        "row_anchor": "start",
+        "rollout_position": "anchor_plus_step",
+        "rollout_gradient": "flows",
+        "first_row_fill": "none",
+        "packing": "segments",
+        "position_base": "1",
+        "denominator": "mask",
+        "denominator_epsilon": "1e-05",
+        "restricted_target": "renormalised",
+        "gate": "none",
+        "divergence": "kl",
+        "reduction": "sum",
+        "step_decay": "1.0",
+    },
+    arithmetic=Arithmetic(dtype="float32", via_logits=True, draft_via_logits=True),
+    cost={
+        "gather_rows": 0.03,
+        "supervision_at_source": 0.03,
+        "rollout_rows": 0.05,
+        "rollout_loss": 0.005,
+        "state_gradient": 0.05,
+        "training_step": 0.1,
+    },
+    promises=("seed",),
+    deviations=(
+        Deviation(
+            "ROWS-603",
+            "later steps shift tokens, targets and mask along the packed sequence, over the ends of its documents",
+            witness="packed_rolled_out",
+        ),
+    ),
+)
+
+
+def gather_rows(case: GatherCase) -> GatheredRows:
+    """What step 0 of the forward is fed with, and the target that its loss is computed towards."""
+    found = samples(case.batch)
+    counted_from_zero(case.batch, found)
+    mask = advanced_mask(case.batch, found)
+    batch: list[int] = []
+    parts: list[tuple[Rows, Ids, Rows, Flags, Ids]] = []
+    for b in range(len(case.batch.tokens)):
+        rollout = _rolled(b, found, case.batch.tokens, case.features, mask, 1)
+        step, real = rollout.steps[0], rollout.document >= 0
+        parts.append((step.state[real], step.token[real], step.target[real], step.supervise[real], step.position[real]))
+        batch += [b] * int(real.sum())
+    if not parts:
+        none = np.zeros(0, dtype=np.int64)
+        empty = np.zeros((0, case.features.shape[2]))
+        return GatheredRows(none, empty, none, empty, none.astype(bool), none)
+    feature, token, target, supervise, position = (np.concatenate(column) for column in zip(*parts))
+    return GatheredRows(np.array(batch, dtype=np.int64), feature, token, target, supervise, position)
+
+
+def supervision_at_source(case: SupervisionCase) -> Flags:
+    """The sources of the rows that the loss of step 0 counts."""
+    if case.owner != "advanced":
+        raise NotApplicable("a row is supervised by the flag of its advanced token, whatever the trainer is told")
+    found = samples(case.batch)
+    rows, length = case.token_mask.shape
+    codes, features = tracers.codes(rows, length), tracers.features(rows, length, 1)
+    supervised = np.zeros((rows, length), dtype=bool)
+    for b in range(rows):
+        rollout = _rolled(b, found, codes, features, case.token_mask, 1)
+        step = rollout.steps[0]
+        for row in np.flatnonzero((rollout.document >= 0) & step.supervise):
+            supervised[tracers.address(float(step.state[row, 0]), rows, length)] = True
+    return supervised
+
+
+def rollout_rows(case: RolloutRowsCase) -> RolloutRows:
+    """What each step of the forward's loop is fed with, what it is judged by, and whose state it is."""
+    found = samples(case.batch)
+    counted_from_zero(case.batch, found)
+    rows, length = case.batch.tokens.shape
+    codes, features = tracers.codes(rows, length), tracers.features(rows, length, 1)
+    mask = advanced_mask(case.batch, found)
+    rollouts = [_rolled(b, found, codes, features, mask, case.steps) for b in range(rows)]
+    columns: dict[str, list[Any]] = {
+        name: [] for name in ("step", "batch", "anchor", "consumed", "target", "supervise", "position", "state_from")
+    }
+    index: dict[tuple[int, int, int], int] = {}
+    for s in range(case.steps):
+        for b, rollout in enumerate(rollouts):
+            step, width = rollout.steps[s], len(rollout.document)
+            for row in np.flatnonzero((rollout.document >= 0) & step.counted):
+                fed = float(step.state[row, 0])
+                maker = speculators_engine.maker(fed, width) if fed < 0 else None
+                anchor = tracers.address(float(rollout.steps[0].state[row, 0]), rows, length)[1]
+                index[s, b, int(row)] = len(columns["step"])
+                for name, value in (
+                    *(("step", s), ("batch", b), ("anchor", anchor)),
+                    ("consumed", tracers.address(float(step.token[row]), rows, length)[1]),
+                    ("target", tracers.address(float(step.target[row, 0]), rows, length)[1]),
+                    ("supervise", bool(step.supervise[row])),
+                    ("position", int(step.position[row])),
+                    ("state_from", -1 if maker is None else index[maker[0], b, maker[1]]),
+                ):
+                    columns[name].append(value)
+    kinds = {name: bool if name == "supervise" else np.int64 for name in columns}
+    return RolloutRows(**{name: np.array(values, dtype=kinds[name]) for name, values in columns.items()})
+
+
+def rollout_loss(case: RolloutLossCase) -> LossResult:
+    """The sum of what `compute_metrics` makes of each step."""
+    for name in ("denominator", "restricted_target", "gate", "divergence", "reduction"):
+        if getattr(case, name) != DECLARATION.conventions[name]:
+            raise NotApplicable(f"{name} is {DECLARATION.conventions[name]}, and nothing else")
+    if case.denominator_epsilon != float(DECLARATION.conventions["denominator_epsilon"]):
+        raise NotApplicable("the denominator's epsilon is 1e-05, and nothing else")
+    draft, target = np.asarray(case.draft_logits), np.asarray(case.target_logits)
+    supervise = np.asarray(case.supervise)
+    decay = _decay(case, len(draft))
+    p = speculators_engine.package()
+    torch = p.torch
+    kept = speculators_engine.kept_ids(case.draft_to_target, target.shape[2])
+    logits = torch.tensor(draft, dtype=torch.float32, requires_grad=True)
+    targets = torch.tensor(target[:, :, kept], dtype=torch.float32)
+    mask = torch.tensor(supervise, dtype=torch.bool)
+    loss_config = p.losses.resolve_loss_config("kl_div", "eager")
+    loss = torch.tensor(0.0)
+    parts: list[float | None] = []
+    for s in range(len(draft)):
+        filler, unset = torch.full((1, s, logits.shape[2]), torch.nan), torch.zeros((1, s), dtype=torch.bool)
+        moved = (
+            torch.cat([logits[s][None], filler], dim=1),
+            torch.cat([filler, targets[s][None]], dim=1),
+            torch.cat([unset, mask[s][None]], dim=1),
+        )
+        parts.append(float(p.metrics.compute_metrics(*moved, None, s, 1.0, loss_config)[0].detach()))
+        loss = loss + p.metrics.compute_metrics(*moved, None, s, decay, loss_config)[0]
+    if loss.requires_grad:
+        loss.backward()
+    grad = np.zeros(draft.shape) if logits.grad is None else logits.grad.double().numpy()
+    return LossResult(float(loss.detach()), {"draft_logits": grad}, tuple(parts))
+
+
+def state_gradient(case: StateGradientCase) -> Flags:
+    """Which states the loss of each step depends on, by autograd through the forward with its own layer."""
+    return speculators_training.state_gradient(case)
+
+
+def training_step(case: TrainingCase) -> TrainingResult:
+    """`Trainer.train_epoch` over the warm batches and that of the case."""
+    return speculators_training.training_step(case)
+
+
+def _rolled(
+    b: int, found: list[Sample], tokens: Ids, features: Rows, mask: Flags, steps: int
+) -> speculators_engine.Rollout:
+    """The forward over the documents of batch row b."""
+    torch = speculators_engine.package().torch
+    own = [sample for sample in found if sample.batch == b]
+    batch = speculators_engine.collated(own, tokens, features, features, mask, tokens.shape[1] + steps, torch.float64)
+    return speculators_engine.rolled_out(batch, steps)
+
+
+def _decay(case: RolloutLossCase, steps: int) -> float:
+    """The γ whose powers the weights are."""
+    given = [0.8**s for s in range(steps)] if case.step_weights is None else [float(w) for w in case.step_weights]
+    decay = given[1] if len(given) > 1 else 1.0
+    if len(given) != steps or any(abs(w - decay**s) > 1e-12 for s, w in enumerate(given)):
+        raise NotApplicable("the weight of step s is a power, γ**s, and nothing else")
+    return decay
