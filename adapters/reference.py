@@ -25,6 +25,7 @@ from oracle.losses import rollout_loss as rollout_loss
 from oracle.losses import soft_cross_entropy as soft_cross_entropy
 from oracle.losses import topk_distillation as topk_distillation
 from oracle.noise import feature_noise as feature_noise
+from oracle.noise import noisy_sample as noisy_sample
 from oracle.rows import gather_rows as gather_rows
 from oracle.rows import hard_rows as hard_rows
 from oracle.rows import rollout_rows as rollout_rows
@@ -43,6 +44,7 @@ DECLARATION = Declaration(
         "accept_operator": "<",
         "filter_order": "temperature,top_k,top_p,min_p",
         "top_k_ties": "exact",
+        "noise_amplitude": "paper",
     },
     cost={"verify_greedy": 5e-5, "verify_sampled": 8e-5, "verify_random": 8e-5, "warp": 3e-5, "propose": 3e-5},
     promises=("seed",),

@@ -6,8 +6,8 @@ import numpy as np
 
 from oracle.errors import BadInput
 from oracle.tensors import member, one_of, tensor, whole
-from oracle.types import LAWS, NoiseCase, Rows
-from oracle.validation import as_array
+from oracle.types import LAWS, NoiseCase, NoisySample, Rows, SampleCase
+from oracle.validation import as_array, seed_of
 
 WIDTH = 0.2
 """Of the whole interval: U[−0.1, 0.1] (EAGLE §4.1)."""
@@ -29,3 +29,18 @@ def feature_noise(case: NoiseCase) -> Rows:
             raise BadInput("unit", index, "a uniform lies in [0, 1)", float(unit[index]))
     scale = REFERENCE_LENGTH / length if law == "length_scaled" else 1.0
     return (unit - 0.5) * (WIDTH * scale)
+
+
+def noisy_sample(case: SampleCase, law: str = "paper") -> NoisySample:
+    """The sample with noise of its own on the features, by `law` at the sample's length; the targets as they are.
+
+    Raises `BadInput`.
+    """
+    member(case, SampleCase)
+    features = tensor(case.features, "features", "f", ("L", "d"))
+    targets = tensor(case.targets, "targets", "f", (len(features), "d"))
+    if not len(features):
+        raise BadInput("features", (), "a sample has at least one row", features.shape)
+    unit = np.random.default_rng(seed_of(case.seed)).random(features.shape)
+    noise = feature_noise(NoiseCase(unit, len(features), law))
+    return NoisySample(features + noise, targets.astype(np.float64, copy=True))
