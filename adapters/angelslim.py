@@ -25,7 +25,7 @@ import numpy as np
 from adapters import angelslim_engine as engine
 from adapters import angelslim_training as training
 from adapters import eagle3_loop as loop
-from adapters.interface import Arithmetic, Declaration, NotApplicable
+from adapters.interface import Arithmetic, Declaration, Deviation, NotApplicable
 from oracle.types import (
     Flags,
     GatherCase,
@@ -53,12 +53,28 @@ def _version() -> str:
         return "not installed"
 
 
+_LAST = "the mask keeps the flag of the last token, whose row is trained towards the law of a head on zeros"
+_MASKED = "https://github.com/SafeAILab/EAGLE/issues/317"
+_NOTHING = "the mean is over all rows, so where none counts the loss is 0, and not None"
+_MEAN = "https://github.com/SafeAILab/EAGLE/issues/340"
+_CODE = "https://github.com/Tencent/AngelSlim/blob/main/angelslim/compressor/speculative/train"
+_DEVIATIONS = (
+    Deviation("ROWS-310", _LAST, link=_MASKED, witness="flag_on_the_last_token"),
+    Deviation("ROWS-609", _LAST, link=_MASKED, witness="flag_on_the_last_token_rolled_out"),
+    Deviation("LOSSES-708", _NOTHING, link=_MEAN),
+    Deviation(
+        "LOSSES-901",
+        "rows are multiplied by the mask, and 0 · NaN is NaN: one bad row anywhere, and the whole loss is lost",
+        link=f"{_CODE}/trainer/eagle3_trainer.py",
+    ),
+    Deviation("LOSSES-902", _NOTHING, link=_MEAN),
+    Deviation("LOSSES-1001", f"{_NOTHING} (behind a gate that closes every row)", link=_MEAN),
+)
+
 DECLARATION = Declaration(
     name="angelslim",
     version=_version(),
-    links=(
-        "https://github.com/Tencent/AngelSlim/blob/main/angelslim/compressor/speculative/train/trainer/eagle3_trainer.py",
-    ),
+    links=(f"{_CODE}/trainer/eagle3_trainer.py", f"{_CODE}/models/draft/llama_eagle3.py"),
     conventions={
         "mask_owner": "source",
         "last_row": "pad",
@@ -87,7 +103,7 @@ DECLARATION = Declaration(
         "noisy_sample": 1e-3,
     },
     generators=("python", "numpy", "torch"),
-    deviations=(),
+    deviations=_DEVIATIONS,
 )
 
 

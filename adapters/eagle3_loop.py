@@ -83,14 +83,14 @@ def samples(batch: TokenBatch, features: Rows, mask: Flags) -> list[Sample]:
 
 
 def _fitting(batch: TokenBatch, mask: Flags) -> None:
-    """Refuse arrays that no samples can be cut from: the cutting is the adapter's, and so is this."""
+    """`NotApplicable` where no samples can be cut: the trainer never sees arrays that do not fit each other."""
     kinds = {"tokens": "iu", "valid": "b", "segment": "iu", "position": "iu", "supervise": "b"}
     arrays = {name: np.asarray(getattr(batch, name)) for name in kinds}
     for name, array in {**arrays, "mask": np.asarray(mask)}.items():
         if array.ndim != 2 or array.shape != arrays["tokens"].shape:
-            raise ValueError(f"{name} has the shape {array.shape}, and tokens {arrays['tokens'].shape}: all are [B, S]")
+            raise NotApplicable(f"{name} has the shape {array.shape}, tokens {arrays['tokens'].shape}: all are [B, S]")
         if array.dtype.kind not in kinds.get(name, "b"):
-            raise ValueError(f"{name} is {array.dtype}")
+            raise NotApplicable(f"{name} is {array.dtype}, of which no sample is made")
 
 
 def traced_samples(batch: TokenBatch, mask: Flags) -> list[Sample]:

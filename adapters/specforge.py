@@ -26,8 +26,9 @@ import numpy as np
 from adapters import eagle3_loop as loop
 from adapters import specforge_engine as engine
 from adapters import specforge_training as training
-from adapters.interface import Arithmetic, Declaration, NotApplicable
+from adapters.interface import Arithmetic, Declaration, Deviation, NotApplicable
 from oracle.types import (
+    DistillCase,
     DraftMapCase,
     Flags,
     GatherCase,
@@ -51,13 +52,29 @@ def _version() -> str:
         return "not installed"
 
 
+_NOTHING = "the mean is over all rows, so where none counts the loss is 0, and not None"
+_MEAN = "https://github.com/SafeAILab/EAGLE/issues/340"
+_CODE = "https://github.com/sgl-project/SpecForge/blob/main/specforge"
+_DEVIATIONS = (
+    Deviation(
+        "LOSSES-303",
+        "the kernel multiplies: a token that target and draft mask costs 0 · −inf, which is NaN",
+        witness="masked_on_both_sides",
+    ),
+    Deviation("LOSSES-708", _NOTHING, link=_MEAN),
+    Deviation(
+        "LOSSES-803",
+        "a map is copied from its checkpoint unseen; only the compact teacher compares it with its mask",
+        link=f"{_CODE}/modeling/draft/base.py",
+    ),
+    Deviation("LOSSES-902", _NOTHING, link=_MEAN),
+    Deviation("LOSSES-1001", f"{_NOTHING} (behind a gate that closes every row)", link=_MEAN),
+)
+
 DECLARATION = Declaration(
     name="specforge",
     version=_version(),
-    links=(
-        "https://github.com/sgl-project/SpecForge/blob/main/specforge/algorithms/eagle3/model.py",
-        "https://github.com/sgl-project/SpecForge/blob/main/specforge/core/loss.py",
-    ),
+    links=(f"{_CODE}/algorithms/eagle3/model.py", f"{_CODE}/core/loss.py"),
     conventions={
         "mask_owner": "source",
         "last_row": "pad",
@@ -80,12 +97,13 @@ DECLARATION = Declaration(
         "gather_rows": 1e-2,
         "supervision_at_source": 1e-2,
         "rollout_rows": 1.5e-2,
+        "soft_cross_entropy": 3e-2,
         "rollout_loss": 0.1,
         "draft_to_target": 1e-2,
         "state_gradient": 0.2,
         "training_step": 0.4,
     },
-    deviations=(),
+    deviations=_DEVIATIONS,
 )
 
 
@@ -107,6 +125,14 @@ def rollout_rows(case: RolloutRowsCase) -> RolloutRows:
     """The rows of every step of the rollout; row n of a sample is the anchor at its start plus n."""
     given = loop.traced_samples(case.batch, case.batch.supervise)
     return loop.rolled_out(given, engine.trace(given, case.steps), case.batch)
+
+
+def soft_cross_entropy(case: DistillCase) -> LossResult:
+    """The loss kernel alone: `LogSoftmaxLoss`, whose mean is over all rows."""
+    value, gradient = engine.kernel_loss(
+        np.asarray(case.draft_logits), np.asarray(case.target_logits), np.asarray(case.supervise)
+    )
+    return LossResult(value, {"draft_logits": gradient})
 
 
 def rollout_loss(case: RolloutLossCase) -> LossResult:

@@ -234,6 +234,21 @@ def step_losses(
     return float(output.loss.detach()), parts, np.concatenate([_array(t.grad) for t in trained]).astype(np.float64)
 
 
+def kernel_loss(draft_logits: Rows, target_logits: Rows, supervise: Flags) -> tuple[float, Rows]:
+    """The loss kernel's mean over all rows, and its gradient to the draft logits, on one vocabulary."""
+    sf = specforge()
+    torch = sf.torch
+    trained = torch.tensor(draft_logits[None], dtype=torch.float32, requires_grad=True)
+    law, _, _, mask = sf.model._compute_target_p(
+        target=torch.tensor(target_logits[None], dtype=torch.float32),
+        t2d=torch.ones(target_logits.shape[1], dtype=torch.bool),
+        loss_mask=torch.tensor(supervise[None, :, None]).long(),
+    )
+    loss = sf.loss.LogSoftmaxLoss.apply(trained, law, mask)
+    loss.backward()
+    return float(loss.detach()), _array(trained.grad)[0].astype(np.float64)
+
+
 def state_gradients(steps: int) -> Flags:
     """Whether autograd reaches the state of step r from the loss of step s, in the real loop and the real layer."""
     sf = specforge()
