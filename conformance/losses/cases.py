@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
+from conformance import draw
+from conformance.casefile import storable
 from conformance.check import Check
 from conformance.losses import drawing as drawing  # its drawers register themselves
 from conformance.losses import strategies
@@ -162,15 +165,32 @@ _TARGET = floats(
 _SUPERVISE = np.array([[True, True, False], [True, False, True], [True, True, True]])
 SEPARATING = RolloutLossCase(_DRAFT, _TARGET, _SUPERVISE, draft_to_target=np.array([1, 2]))
 """Rows that count, that a gate closes, and that are not supervised; mass outside the draft vocabulary; three steps."""
-SMALL = RolloutLossCase(
-    floats([[[0.125, -0.25], [0.25, 0.0]]]),
-    floats([[[0.25, -0.125], [0.0, 0.25]]]),
-    np.array([[True, False]]),
-)
-"""One row that counts, of small logits: float32 tells an epsilon of 10⁻⁵ apart."""
+SMALL = RolloutLossCase(floats([[[-1.75, 2.25]]]), floats([[[2.0, -1.5]]]), true(1, 1))
+"""One row of small logits and a large loss: float32 tells an epsilon of 10⁻⁵ apart."""
 
 
 # ---- the whole contract
+
+Case = RegressionCase | DistillCase | Eagle1Case | TopKCase | HassLossCase | RolloutLossCase
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """A case, and one that has to lose as much, or as much by a known ratio."""
+
+    cases: tuple[Case, ...]
+    order: tuple[int, ...] = ()
+    """Of the draft vocabulary in the second case, where that is what differs."""
+
+    def drawn(self) -> str:
+        return "\n".join(f"case {i}: {draw.drawn(case)}" for i, case in enumerate(self.cases))
+
+    def validate(self) -> None:
+        """Both cases. Raises `BadInput`."""
+        for case in self.cases:
+            validate(case)
+
 
 WITNESSES: Mapping[str, Any] = {
     "residuals_on_both_sides_of_beta": RESIDUALS[0],

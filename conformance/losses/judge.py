@@ -123,6 +123,13 @@ def agree(operation: str, case: Any, slopes: bool) -> None:
             raise HarnessError(f"{operation}: the oracle's gradient is {off.max()} away from the second road's")
 
 
+def bounded(check: Check, allowed: float | None) -> bool:
+    """Whether the declared dtype bounds a value at all; counted where it does not."""
+    finite = allowed is None or math.isfinite(allowed)
+    check.decided(finite)
+    return finite
+
+
 def close(expected: float | None, found: float | None, allowed: float | None) -> bool:
     """Whether two values are one within `allowed`; None is None alone."""
     if expected is None or found is None or allowed is None:
@@ -139,7 +146,8 @@ def value(check: Check, operation: str, case: Any) -> None:
     right = by_road(check, operation, case)
     if decides(check, case, right):
         bounds = Counter(case, check.arithmetic.dtype).bounds(right, False)
-        judge(right.value, found.value, bounds.value, lambda: _worked(right, case))
+        if bounded(check, bounds.value):
+            judge(right.value, found.value, bounds.value, lambda: _worked(right))
 
 
 def parts(check: Check, operation: str, case: Any) -> None:
@@ -212,7 +220,7 @@ def _times(expected: float, found: float) -> str:
     return f" ({found / expected:.4g} times that)"
 
 
-def _worked(right: road.Loss, case: Any) -> str:
+def _worked(right: road.Loss) -> str:
     parts = [(f"{draw.number(part.weight)} · " if part.weight != 1 else "") + _rows(part) for part in right.parts]
     return "; ".join(parts)
 
