@@ -46,20 +46,12 @@ def training_step(case: TrainingCase) -> TrainingResult:
     member(case, TrainingCase)
     refuse_stale(case.cached_for, case.trained_for)
     rng = np.random.default_rng(whole(case.seed, "seed", 0))
-    target = {"embedding": rng.normal(size=(VOCABULARY, WIDTH)), "head": rng.normal(size=(VOCABULARY, WIDTH))}
-    drafter = {"weight": rng.normal(size=(WIDTH, 2 * WIDTH)) / 4, "bias": rng.normal(size=WIDTH) / 4}
+    target, drafter = models(rng)
     optimizer = AdamW(drafter, finite(case.weight_decay, "weight_decay"))
     for _ in range(whole(case.warm_steps, "warm_steps", 0)):
-        warm = TokenBatch(
-            tokens=rng.integers(0, VOCABULARY, (2, 5)),
-            valid=np.ones((2, 5), dtype=bool),
-            segment=np.zeros((2, 5), dtype=np.int64),
-            position=np.tile(np.arange(5), (2, 1)),
-            supervise=np.ones((2, 5), dtype=bool),
-        )
-        optimizer.step(_Forward(warm, target, drafter).gradient())
+        optimizer.step(Forward(warm_batch(rng), target, drafter).gradient())
     before = _copied(drafter), _copied(optimizer.state), _copied(target)
-    forward = _Forward(case.batch, target, drafter)
+    forward = Forward(case.batch, target, drafter)
     gradient = forward.gradient()
     if forward.loss is not None:
         optimizer.step(gradient)
@@ -75,6 +67,23 @@ def training_step(case: TrainingCase) -> TrainingResult:
         target_logits=forward.rows.target @ target["head"].T,
         supervise=forward.rows.supervise,
         step_loss=forward.classification,
+    )
+
+
+def models(rng: np.random.Generator) -> tuple[dict[str, Rows], dict[str, Rows]]:
+    """A random target (embedding and head, both [16, 6]) and a random drafter (weight [6, 12], bias [6])."""
+    target = {"embedding": rng.normal(size=(VOCABULARY, WIDTH)), "head": rng.normal(size=(VOCABULARY, WIDTH))}
+    return target, {"weight": rng.normal(size=(WIDTH, 2 * WIDTH)) / 4, "bias": rng.normal(size=WIDTH) / 4}
+
+
+def warm_batch(rng: np.random.Generator) -> TokenBatch:
+    """Two random sequences of five tokens, all supervised."""
+    return TokenBatch(
+        tokens=rng.integers(0, VOCABULARY, (2, 5)),
+        valid=np.ones((2, 5), dtype=bool),
+        segment=np.zeros((2, 5), dtype=np.int64),
+        position=np.tile(np.arange(5), (2, 1)),
+        supervise=np.ones((2, 5), dtype=bool),
     )
 
 
@@ -124,7 +133,7 @@ class AdamW:
             value -= RATE * corrected / (np.sqrt(second / (1 - BETAS[1] ** count)) + 1e-8)
 
 
-class _Forward:
+class Forward:
     """Features, rows, predictions and loss of a batch."""
 
     def __init__(self, batch: TokenBatch, target: Mapping[str, Rows], drafter: Mapping[str, Rows]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from oracle.types.arrays import Flags, Rows
+from oracle.types.arrays import Flags, Ids, Rows
 from oracle.types.rows import TokenBatch
 
 GRADIENTS = ("flows", "detached")
@@ -45,7 +45,8 @@ class TrainingResult:
     gradient of the step, None where it got none. target_grad: the same of the target's parameters. target_trainable:
     names of target parameters that may be trained. optimizer: name of a state → (before, after).
     draft_logits [R, Vd] and target_logits [R, V]: the rows of step 0 as the loss got them, `supervise` [R] theirs,
-    and `step_loss` what the trainer made of them; None where it does not show them.
+    `draft_to_target` [Vd] their vocabulary, None where it is the target's, and `step_loss` what the trainer made of
+    them; None where it does not show them.
     """
 
     loss: float | None
@@ -59,6 +60,7 @@ class TrainingResult:
     target_logits: Rows | None = None
     supervise: Flags | None = None
     step_loss: float | None = None
+    draft_to_target: Ids | None = None
 
 
 @dataclass(frozen=True, eq=False)
