@@ -56,8 +56,10 @@ def _version() -> str:
 _LAST = "the mask keeps the flag of the last token, whose row is trained towards the law of a head on zeros"
 _MASKED = "https://github.com/SafeAILab/EAGLE/issues/317"
 _NOTHING = "the mean is over all rows, so where none counts the loss is 0, and not None"
+_STEP = "a loss of 0 is stepped on: moments decay and move the drafter, and so does weight decay"
 _MEAN = "https://github.com/SafeAILab/EAGLE/issues/340"
 _CODE = "https://github.com/Tencent/AngelSlim/blob/main/angelslim/compressor/speculative/train"
+_NORMAL = "the noise is normal, and the declared number its standard deviation: it has no interval"
 _DEVIATIONS = (
     Deviation("ROWS-310", _LAST, link=_MASKED, witness="flag_on_the_last_token"),
     Deviation("ROWS-609", _LAST, link=_MASKED, witness="flag_on_the_last_token_rolled_out"),
@@ -69,6 +71,14 @@ _DEVIATIONS = (
     ),
     Deviation("LOSSES-902", _NOTHING, link=_MEAN),
     Deviation("LOSSES-1001", f"{_NOTHING} (behind a gate that closes every row)", link=_MEAN),
+    Deviation("LOSSES-1203", _STEP, link=f"{_CODE}/trainer/eagle3_trainer.py"),
+    Deviation("LOSSES-1204", _STEP, link=f"{_CODE}/trainer/eagle3_trainer.py"),
+    Deviation(
+        "LOSSES-1206",
+        "stored samples are tokens, features and a mask: nothing in them says what they were computed from",
+        link=f"{_CODE}/data/dataset_builder/offline_dataset_builder.py",
+    ),
+    *(Deviation(f"NOISE-{number}", _NORMAL, link=f"{_CODE}/data/noise_transforms.py") for number in (302, 303, 304)),
 )
 
 DECLARATION = Declaration(
@@ -94,13 +104,13 @@ DECLARATION = Declaration(
     },
     arithmetic=Arithmetic(dtype="float32"),
     cost={
-        "gather_rows": 1e-2,
-        "supervision_at_source": 1e-2,
-        "rollout_rows": 1.5e-2,
-        "rollout_loss": 1e-2,
-        "state_gradient": 5e-2,
-        "training_step": 0.1,
-        "noisy_sample": 1e-3,
+        "gather_rows": 8e-3,
+        "supervision_at_source": 8e-3,
+        "rollout_rows": 1.3e-2,
+        "rollout_loss": 5e-3,
+        "state_gradient": 2e-2,
+        "training_step": 0.2,
+        "noisy_sample": 1.5e-4,
     },
     generators=("python", "numpy", "torch"),
     deviations=_DEVIATIONS,

@@ -226,7 +226,7 @@ def state_gradients(steps: int) -> Flags:
     count = steps + 1
     vocabulary = 8
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
         draft = draft_model(vocabulary, np.ones(vocabulary, dtype=bool))
         sample = record(
             torch.randint(0, vocabulary, (count,)),
@@ -261,7 +261,7 @@ def noisy(features: Rows, targets: Rows, std: float, seed: int) -> tuple[Rows, R
     """A stored sample as the data set with its transform hands it out."""
     a = angelslim()
     stored = [record(np.arange(len(features)), features, targets, np.ones(len(features), dtype=bool))]
-    a.torch.manual_seed(seed)
+    a.torch.default_generator.manual_seed(seed)
     sample = a.noise.TransformDataset(stored, a.noise.GaussianNoise(std=std))[0]
     return _array(sample["hidden_states"])[0], _array(sample["target_hiddens"])[0]
 

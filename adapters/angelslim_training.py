@@ -17,7 +17,7 @@ def training_step(case: TrainingCase) -> TrainingResult:
     a = angelslim()
     torch = a.torch
     work = tiny.work(case, HIDDEN)
-    torch.manual_seed(case.seed)
+    torch.default_generator.manual_seed(case.seed)
     draft = draft_model(tiny.VOCABULARY, np.ones(tiny.VOCABULARY, dtype=bool))
     head = a.head.TargetHead(torch.nn.Linear(HIDDEN, tiny.VOCABULARY, bias=False))
     with torch.no_grad():

@@ -53,6 +53,7 @@ def _version() -> str:
 
 
 _NOTHING = "the mean is over all rows, so where none counts the loss is 0, and not None"
+_STEP = "a loss of 0 is stepped on: moments decay and move the drafter, and so does weight decay"
 _MEAN = "https://github.com/SafeAILab/EAGLE/issues/340"
 _CODE = "https://github.com/sgl-project/SpecForge/blob/main/specforge"
 _DEVIATIONS = (
@@ -69,6 +70,13 @@ _DEVIATIONS = (
     ),
     Deviation("LOSSES-902", _NOTHING, link=_MEAN),
     Deviation("LOSSES-1001", f"{_NOTHING} (behind a gate that closes every row)", link=_MEAN),
+    Deviation("LOSSES-1203", _STEP, link=f"{_CODE}/training/controller.py"),
+    Deviation("LOSSES-1204", _STEP, link=f"{_CODE}/training/controller.py"),
+    Deviation(
+        "LOSSES-1206",
+        "stored samples carry the versions of target and tokenizer, and nothing compares them",
+        link=f"{_CODE}/runtime/data_plane/feature_dataloader.py",
+    ),
 )
 
 DECLARATION = Declaration(
@@ -94,14 +102,14 @@ DECLARATION = Declaration(
     },
     arithmetic=Arithmetic(dtype="float32"),
     cost={
-        "gather_rows": 1e-2,
-        "supervision_at_source": 1e-2,
-        "rollout_rows": 1.5e-2,
-        "soft_cross_entropy": 3e-2,
-        "rollout_loss": 0.1,
-        "draft_to_target": 1e-2,
-        "state_gradient": 0.2,
-        "training_step": 0.4,
+        "gather_rows": 5e-3,
+        "supervision_at_source": 5e-3,
+        "rollout_rows": 8e-3,
+        "soft_cross_entropy": 2e-2,
+        "rollout_loss": 5e-2,
+        "draft_to_target": 4e-3,
+        "state_gradient": 6e-2,
+        "training_step": 0.1,
     },
     deviations=_DEVIATIONS,
 )

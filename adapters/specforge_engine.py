@@ -256,7 +256,7 @@ def state_gradients(steps: int) -> Flags:
     count = steps + 2  # the row of step 0 has a next token at every step, and the last token is never supervised
     vocabulary = 8
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
         draft = draft_model(vocabulary)
         tokens = torch.randint(0, vocabulary, (count,))
         auxiliary, last = torch.randn(count, 3 * HIDDEN), torch.randn(count, HIDDEN)

@@ -15,7 +15,7 @@ def training_step(case: TrainingCase) -> TrainingResult:
     torch = sf.torch
     work = tiny.work(case, HIDDEN)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(case.seed)
+        torch.default_generator.manual_seed(case.seed)
         draft = draft_model(tiny.VOCABULARY)
     head = target_head(torch.nn.Linear(HIDDEN, tiny.VOCABULARY, bias=False))
     with torch.no_grad():
