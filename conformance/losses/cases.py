@@ -52,6 +52,11 @@ def true(*shape: int) -> np.ndarray:
     return np.ones(shape, dtype=bool)
 
 
+def odd(values: Sequence[Any]) -> np.ndarray:
+    """Numbers that bfloat16 does not hold: what it makes of those that it holds is a clause of its own."""
+    return floats(values) + 2.0**-8
+
+
 INF = float("inf")
 
 RESIDUALS = [
@@ -63,31 +68,27 @@ RESIDUALS = [
 ]
 MASKED_LOGITS = [
     # masked on both sides: 0 · (−inf) costs nothing
-    DistillCase(floats([[1.5, -INF, 0.25, -0.5]]), floats([[0.5, -INF, 1.25, -1.0]]), true(1)),
+    DistillCase(odd([[1.5, -INF, 0.25, -0.5]]), odd([[0.5, -INF, 1.25, -1.0]]), true(1)),
     # masked by the target alone, in one row of two
-    DistillCase(
-        floats([[0.5, 1.25, -0.75], [0.25, -1.0, 2.0]]), floats([[1.5, -INF, 0.75], [0.5, 1.75, -0.25]]), true(2)
-    ),
+    DistillCase(odd([[0.5, 1.25, -0.75], [0.25, -1.0, 2.0]]), odd([[1.5, -INF, 0.75], [0.5, 1.75, -0.25]]), true(2)),
     # masked by the drafter alone: a token of the target is impossible to it
-    DistillCase(
-        floats([[0.5, -INF, -0.75], [0.25, -1.0, 2.0]]), floats([[1.5, 0.25, 0.75], [0.5, 1.75, -0.25]]), true(2)
-    ),
+    DistillCase(odd([[0.5, -INF, -0.75], [0.25, -1.0, 2.0]]), odd([[1.5, 0.25, 0.75], [0.5, 1.75, -0.25]]), true(2)),
 ]
 TIED_LOGITS = [
-    TopKCase(floats([[0.25, 2.0, -1.5, 0.5]]), floats([[1.0, 0.5, 1.0, 1.0]]), true(1), 1),
-    TopKCase(floats([[0.25, 2.0, -1.5, 0.5]]), floats([[1.0, 0.5, 1.0, 1.0]]), true(1), 2),
+    TopKCase(odd([[0.25, 2.0, -1.5, 0.5]]), odd([[1.0, 0.5, 1.0, 1.0]]), true(1), 1),
+    TopKCase(odd([[0.25, 2.0, -1.5, 0.5]]), odd([[1.0, 0.5, 1.0, 1.0]]), true(1), 2),
     TopKCase(
-        floats([[1.5, 0.25, -0.5, 2.0, 0.75], [-0.25, 1.25, 0.5, 0.0, -2.0]]),
-        floats([[0.5, 0.5, 1.5, 0.5, -1.0], [0.25, 0.25, 0.25, 0.25, 0.25]]),
+        odd([[1.5, 0.25, -0.5, 2.0, 0.75], [-0.25, 1.25, 0.5, 0.0, -2.0]]),
+        odd([[0.5, 0.5, 1.5, 0.5, -1.0], [0.25, 0.25, 0.25, 0.25, 0.25]]),
         true(2),
         3,
     ),
 ]
 ABOVE_THE_VOCABULARY = [
-    TopKCase(floats([[0.25, 2.0, -1.5]]), floats([[1.0, 0.5, -0.5]]), true(1), 4),
+    TopKCase(odd([[0.25, 2.0, -1.5]]), odd([[1.0, 0.5, -0.5]]), true(1), 4),
     TopKCase(
-        floats([[0.5, -1.25, 2.0, 0.75], [1.5, 0.25, -0.5, 0.0]]),
-        floats([[1.0, 0.5, -0.5, 1.75], [0.25, -2.0, 1.25, 0.5]]),
+        odd([[0.5, -1.25, 2.0, 0.75], [1.5, 0.25, -0.5, 0.0]]),
+        odd([[1.0, 0.5, -0.5, 1.75], [0.25, -2.0, 1.25, 0.5]]),
         np.array([True, False]),
         2**40,
     ),
@@ -96,14 +97,14 @@ ABOVE_THE_VOCABULARY = [
 # ---- extremes
 
 EDGE_LOGITS = [
-    (floats([[1e4, -1e4, 0.5]]), floats([[-1e4, 1e4, 0.25]])),
-    (floats([[-1e4, -1e4 + 4, -1e4 + 2, -1e4 - 4]]), floats([[1e4, 1e4 - 4, 1e4 + 4, 1e4 - 8]])),
+    (odd([[1e4, -1e4, 0.5]]), odd([[-1e4, 1e4, 0.25]])),
+    (odd([[-1e4, -1e4 + 4, -1e4 + 2, -1e4 - 4]]), odd([[1e4, 1e4 - 4, 1e4 + 4, 1e4 - 8]])),
     # one-hot, its token the likeliest and the least likely
-    (floats([[2.0, -1.0, 0.5], [0.25, 1.5, -2.0]]), floats([[-INF, 0.0, -INF], [-INF, 0.75, -INF]])),
+    (odd([[2.0, -1.0, 0.5], [0.25, 1.5, -2.0]]), odd([[-INF, 0.0, -INF], [-INF, 0.75, -INF]])),
     # masses that underflow, in float32 and in float64, on both sides
-    (floats([[0.5, -120.0, 0.25], [0.0, -800.0, 0.75]]), floats([[-120.0, 1.5, 0.5], [1.25, 0.0, -800.0]])),
-    (floats([[88.0, 89.0, 90.0, 91.0]]), floats([[-90.0, -89.0, -91.0, -88.0]])),
-    (floats([[720.0, 710.0]]), floats([[-740.0, -745.0]])),
+    (odd([[0.5, -120.0, 0.25], [0.0, -800.0, 0.75]]), odd([[-120.0, 1.5, 0.5], [1.25, 0.0, -800.0]])),
+    (odd([[88.0, 89.0, 90.0, 91.0]]), odd([[-90.0, -89.0, -91.0, -88.0]])),
+    (odd([[720.0, 710.0]]), odd([[-740.0, -745.0]])),
 ]
 """Rows of the draft and of the target."""
 
@@ -135,8 +136,8 @@ def _edge(draft: np.ndarray, target: np.ndarray, given: Settled) -> RolloutLossC
 
 def rollout_edges(given: Settled) -> list[RolloutLossCase]:
     """Behind a map: everything unmapped is likelier, a step without supervision, a gate that closes every row."""
-    draft = floats([[[0.5, -1.25], [2.0, 0.25], [-0.5, 1.5]], [[1.0, 0.5], [-1.5, 0.25], [0.75, 2.5]]])
-    target = floats(
+    draft = odd([[[0.5, -1.25], [2.0, 0.25], [-0.5, 1.5]], [[1.0, 0.5], [-1.5, 0.25], [0.75, 2.5]]])
+    target = odd(
         [
             [[0.25, 1.5, -0.5, 9000.0], [1.0, 2.5, -2.0, 0.5], [0.5, 0.25, 3.0, -1.0]],
             [[2.0, 0.5, 0.25, 1.0], [0.75, -0.5, 1.25, 1.5], [5000.0, -5000.0, 0.0, -1.5]],

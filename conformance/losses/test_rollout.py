@@ -163,7 +163,7 @@ def tied_gate(given: Settled, ids: list[int]) -> RolloutLossCase:
 def impossible_behind_a_zero(given: Settled) -> RolloutLossCase:
     """A step of zero weight whose loss is infinite."""
     draft = np.array([[[0.5, -np.inf, 1.0], [0.25, 1.5, -0.5]], [[1.25, 0.5, -1.0], [2.0, -0.25, 0.5]]])
-    target = np.array([[[0.5, 1.5, -0.25], [0.75, 2.0, 0.25]], [[1.0, -0.5, 0.25], [0.5, 1.75, -1.5]]])
+    target = np.array([[[0.5, 1.5, -0.25], [0.75, 2.0, 0.25]], [[1.0, -0.5, 0.25], [0.5, 1.75, -1.5]]]) + 2.0**-8
     return RolloutLossCase(draft, target, np.ones((2, 2), dtype=bool), **fields(given, 2, {"step_weights": (0.0, 1.5)}))
 
 
@@ -174,8 +174,10 @@ def adding_nothing(draw: st.DrawFn, given: Settled) -> RolloutLossCase:
     case = draw(strategies.rollouts(given, True, mapped).filter(lambda case: len(case.draft_logits) > 1))
     step = draw(st.integers(0, len(case.draft_logits) - 1))
     if "step_decay" not in given and draw(st.integers(0, 3)) == 0:
+        steps = len(case.draft_logits)
+        alone = (1.0, 0.0, 0.0)[:steps]  # the powers of 0
         return dataclasses.replace(
-            case, step_weights=tuple(0.0 if s == step else 1.5 for s in range(len(case.draft_logits)))
+            case, step_weights=draw(st.sampled_from((alone, tuple(0.0 if s == step else 1.5 for s in range(steps)))))
         )
     if mapped == "inside" and case.gate == "argmax" and draw(st.booleans()):
         target = case.target_logits.copy()

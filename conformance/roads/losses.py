@@ -304,7 +304,7 @@ def _crossed(
     head: np.ndarray | None = None,
     less_entropy: bool = False,
 ) -> Row:
-    """A cross-entropy as a function of what is trained: the draft's logits, or the feature that a head turns into them."""
+    """A cross-entropy as a function of what is trained: the draft's logits, or the feature behind its head."""
     here, columns = _digits(trained), None if head is None else [_digits(weights) for weights in head]
     of_logits = _divergence(log_p, less_entropy)
 
