@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from adapters import modelopt_engine, modelopt_training, tracers
-from adapters.interface import Arithmetic, Declaration, NotApplicable
+from adapters.interface import Arithmetic, Declaration, Deviation, NotApplicable
 from adapters.samples import Sample, advanced_mask, samples
 from oracle.types import (
     DistillCase,
@@ -63,6 +63,9 @@ def _version() -> str:
         return "not installed"
 
 
+_SOURCE = (
+    "https://github.com/NVIDIA/Model-Optimizer/blob/a2fbac7bad8ab446d3f8783dadb0c3366eb0ad73/modelopt/torch/speculative"
+)
 DECLARATION = Declaration(
     name="modelopt",
     version=_version(),
@@ -100,6 +103,69 @@ DECLARATION = Declaration(
         "training_step": 0.2,
     },
     promises=("seed",),
+    deviations=(
+        Deviation(
+            "ROWS-701",
+            "the forward takes position_ids as they are, increasing or not",
+            link=f"{_SOURCE}/plugins/hf_eagle.py#L525",
+        ),
+        Deviation(
+            "LOSSES-303",
+            "where both laws mask a token, 0 · (−inf) is NaN, and so is the loss",
+            link=f"{_SOURCE}/plugins/hf_eagle.py#L862-L864",
+            witness="masked_on_both_sides",
+        ),
+        Deviation(
+            "LOSSES-708",
+            "a step without a supervised row has the loss 0/1e-05, which is 0, and is added",
+            link=f"{_SOURCE}/plugins/hf_eagle.py#L862-L864",
+        ),
+        Deviation(
+            "LOSSES-711",
+            "the softmax of a row whose restricted target logits are all −inf is NaN, and so is the loss of its step",
+            link=f"{_SOURCE}/plugins/hf_eagle.py#L528-L531",
+        ),
+        Deviation(
+            "LOSSES-802",
+            "whether there is a map is told from the widths: one of the target's width is neither followed nor refused",
+            link=f"{_SOURCE}/plugins/hf_eagle.py#L528",
+        ),
+        Deviation(
+            "LOSSES-803",
+            "a map is loaded if its length and dtype are right; draft ids that coincide, or are negative, are taken",
+            link=f"{_SOURCE}/plugins/hf_eagle.py#L320-L337",
+        ),
+        Deviation(
+            "LOSSES-901",
+            "the mask multiplies: a NaN or an infinity in an unsupervised row makes loss and gradient NaN",
+            link=f"{_SOURCE}/plugins/hf_eagle.py#L862-L864",
+        ),
+        Deviation(
+            "LOSSES-902",
+            "a batch without a supervised row has the loss 0, and is trained on",
+            link=f"{_SOURCE}/plugins/hf_eagle.py#L862-L864",
+        ),
+        Deviation(
+            "LOSSES-906",
+            "whether there is a map is told from the widths: another order of the whole vocabulary is not followed",
+            link=f"{_SOURCE}/plugins/hf_eagle.py#L528",
+        ),
+        Deviation(
+            "LOSSES-1203",
+            "a batch without a supervised row has gradients of 0, and AdamW takes a step on its moments and weight decay",
+            link=f"{_SOURCE}/plugins/hf_eagle.py#L862-L864",
+        ),
+        Deviation(
+            "LOSSES-1204",
+            "and so moves its moments and counts the step",
+            link=f"{_SOURCE}/plugins/hf_eagle.py#L862-L864",
+        ),
+        Deviation(
+            "LOSSES-1206",
+            "a dump of features does not say what it was made from, and is loaded as it is",
+            link=f"{_SOURCE}/eagle/utils.py#L127",
+        ),
+    ),
 )
 
 

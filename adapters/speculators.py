@@ -59,6 +59,7 @@ def _version() -> str:
         return "not installed"
 
 
+_SOURCE = "https://github.com/vllm-project/speculators/blob/c05b95b303f7d4f21e8d7624e0ffa1c2d9b4d73b/src/speculators"
 DECLARATION = Declaration(
     name="speculators",
     version=_version(),
@@ -99,6 +100,47 @@ DECLARATION = Declaration(
             "ROWS-603",
             "later steps shift tokens, targets and mask along the packed sequence, over the ends of its documents",
             witness="packed_rolled_out",
+        ),
+        Deviation(
+            "LOSSES-708",
+            "a step without a supervised row has the loss 0/1e-05, which is 0, and is added",
+            link=f"{_SOURCE}/losses/utils.py#L301",
+        ),
+        Deviation(
+            "LOSSES-711",
+            "the softmax of a row whose restricted target logits are all −inf is NaN, and so is the loss of its step",
+            link=f"{_SOURCE}/losses/eager.py#L24-L28",
+        ),
+        Deviation(
+            "LOSSES-901",
+            "the mask multiplies: a NaN or an infinity in an unsupervised row makes loss and gradient NaN",
+            link=f"{_SOURCE}/losses/utils.py#L293",
+        ),
+        Deviation(
+            "LOSSES-902",
+            "a batch without a supervised row has the loss 0, and is trained on",
+            link=f"{_SOURCE}/losses/utils.py#L301",
+        ),
+        Deviation(
+            "LOSSES-906",
+            "the draft vocabulary is what t2d marks, ascending, and of equal width all of it: another order in d2t is "
+            "neither followed nor refused",
+            link=f"{_SOURCE}/model.py#L97-L102",
+        ),
+        Deviation(
+            "LOSSES-1203",
+            "a batch without a supervised row has gradients of 0, and AdamW takes a step on its moments and weight decay",
+            link=f"{_SOURCE}/train/trainer.py#L468-L473",
+        ),
+        Deviation(
+            "LOSSES-1204",
+            "and so moves its moments and counts the step",
+            link=f"{_SOURCE}/train/trainer.py#L468-L473",
+        ),
+        Deviation(
+            "LOSSES-1206",
+            "of cached features only the token ids are compared with what is trained on",
+            link=f"{_SOURCE}/train/data.py#L286",
         ),
     ),
 )
