@@ -46,7 +46,13 @@ DECLARATION = Declaration(
         "top_k_ties": "exact",
         "noise_amplitude": "paper",
     },
-    cost={"verify_greedy": 5e-5, "verify_sampled": 8e-5, "verify_random": 8e-5, "warp": 3e-5, "propose": 3e-5},
+    cost={
+        **{"verify_greedy": 5e-5, "verify_sampled": 8e-5, "verify_random": 8e-5, "warp": 3e-5, "propose": 3e-5},
+        **dict.fromkeys(("soft_rows", "hard_rows", "supervision_at_source", "gather_rows", "rollout_rows"), 2e-4),
+        **dict.fromkeys(("feature_regression", "soft_cross_entropy", "eagle1_loss", "topk_distillation"), 3e-4),
+        **{"hass_loss": 1e-3, "rollout_loss": 5e-4, "draft_to_target": 3e-5, "state_gradient": 2e-5},
+        **{"training_step": 3e-3, "feature_noise": 5e-5, "noisy_sample": 1e-4},
+    },
     promises=("seed",),
     is_oracle=True,
 )

@@ -63,6 +63,8 @@ class Check:
     skipped: list[str] = field(default_factory=list)
     printed: bytes = b""
     case: Any = None
+    needed: set[str] = field(default_factory=set)
+    """The operations that the check asked to be there."""
 
     # ---- the implementation
 
@@ -82,6 +84,7 @@ class Check:
         missing = [name for name in operations if name not in self.implementation.operations]
         if missing:
             raise NotProvided(f"the adapter has no {' and no '.join(missing)}", missing)
+        self.needed.update(operations)
 
     def call(self, operation: str, *arguments: Any) -> Any:
         """Call an operation of the implementation; its exceptions and exits are its faults.
@@ -158,8 +161,8 @@ class Check:
         return self._settle()
 
     def examples(self, wanted: int) -> int:
-        """`wanted` cases, or as many as this profile's time buys of the slowest operation, a few at least."""
-        slowest = max((self.cost(name) for name in self.implementation.operations), default=DEFAULT_COST)
+        """`wanted` cases, or as many as this profile's time buys of the slowest operation needed, a few at least."""
+        slowest = max((self.cost(name) for name in self.needed or self.implementation.operations), default=DEFAULT_COST)
         return min(wanted, max(LEAST_EXAMPLES, int(self.profile.seconds / (CALLS_AN_EXAMPLE * slowest))))
 
     def for_each(self, cases: Sequence[Case], body: Callable[[Case], None]) -> None:

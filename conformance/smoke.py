@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from adapters.interface import AdapterError, Implementation, NotApplicable, load
-from conformance import compare
+from adapters.interface import CONTRACTS, AdapterError, Implementation, NotApplicable, load
+from conformance import compare, training_cases
 from conformance.acceptance import proposing, warped
 from conformance.acceptance.cases import chain, coins, copy
 from conformance.verdicts import ClauseViolation
@@ -221,12 +221,38 @@ def _time(
         )
 
 
+def trainer(implementation: Implementation, operation: str, findings: Findings, enter: Callable[[str], None]) -> None:
+    """Form of a training contract's answers on an easy case or two; a case that it has no notion of is passed over."""
+    easy, fields = training_cases.easy(operation, implementation.declaration)
+    known = []
+    for case in easy:
+        enter(f"{operation} on an easy case")
+
+        def ask(case: Any = case) -> object:
+            found = implementation.operations[operation](training_cases.copy(case))
+            for name in fields:
+                if not hasattr(found, name):
+                    raise ClauseViolation(f"the answer is a {type(found).__name__} without {name}")
+            return found
+
+        if _formed(findings, ask, may_refuse=True):
+            known.append(case)
+        elif findings.problems:
+            return
+    if not known:
+        findings.problems.append(f"{operation}: NotApplicable for every easy case; there is nothing to judge")
+        return
+    enter(f"timing {operation}")
+    _time(implementation, operation, (training_cases.copy(known[0]),), 1, findings)
+
+
 OPERATIONS: dict[str, Callable[[Implementation, str, Findings, Callable[[str], None]], None]] = {
     "verify_greedy": verifier,
     "verify_sampled": verifier,
     "verify_random": verifier,
     "warp": warper,
     "propose": proposer,
+    **dict.fromkeys((name for contract in ("rows", "losses", "noise") for name in CONTRACTS[contract]), trainer),
 }
 
 

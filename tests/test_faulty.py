@@ -15,29 +15,51 @@ from typing import Any
 
 import pytest
 
-from adapters.faulty import acceptance as faulty
+from adapters.faulty import acceptance, losses, noise, rows, training
 from adapters.harmless import acceptance as harmless
+from adapters.harmless import losses as harmless_losses
+from adapters.harmless import noise as harmless_noise
 from adapters.harmless import others
+from adapters.harmless import rows as harmless_rows
 from adapters.interface import Declaration
 from conformance import clauses
 from tests.running import ROOT, SUITE, Suite, environment, run_warm
 
-CONTRACT = "acceptance"
+FAULTY = {"acceptance": (acceptance,), "rows": (rows,), "losses": (losses, training), "noise": (noise,)}
+RIGHT = {
+    "acceptance": (harmless, others),
+    "rows": (harmless_rows,),
+    "losses": (harmless_losses,),
+    "noise": (harmless_noise,),
+}
+"""Contract → the modules that hold its implementations, faulty and right ones."""
 
 
-def verifiers(module: ModuleType) -> dict[str, Any]:
-    """The implementations that a module offers: its public classes that declare something."""
+def implementations(module: ModuleType) -> dict[str, Any]:
+    """What a module offers: its public classes that declare something."""
     return {
         name: value
         for name, value in vars(module).items()
         if isinstance(value, type) and not name.startswith("_") and hasattr(value, "DECLARATION")
-        if module is faulty or value.__module__ == module.__name__
     }
 
 
-FAULTS = {name: fault for name, fault in verifiers(faulty).items() if hasattr(fault, "refutes")}
-HARMLESS = verifiers(harmless) | verifiers(others)
-SCHEMES = ("per_parent", "sample_and_match", "block")
+FAULTS = {
+    f"{module.__name__}:{name}": fault
+    for modules in FAULTY.values()
+    for module in modules
+    for name, fault in implementations(module).items()
+    if hasattr(fault, "refutes")
+}
+"""What `--impl` takes → the fault."""
+HARMLESS = {
+    f"{module.__name__}:{name}": kind
+    for modules in RIGHT.values()
+    for module in modules
+    for name, kind in implementations(module).items()
+    if kind.__module__ == module.__name__
+}
+SCHEMES = tuple(f"adapters.reference:{name}" for name in ("per_parent", "sample_and_match", "block"))
 
 
 WHOLE = bool(os.environ.get("FAULTS_AT_LENGTH"))
@@ -46,12 +68,22 @@ FIRST = {fault.refutes: name for name, fault in reversed(FAULTS.items())}
 """Clause → the first fault that names it."""
 
 
+def contract_of(spec: str) -> str:
+    """The contract that an implementation of ours is about."""
+    module = spec.partition(":")[0]
+    named = {m.__name__: contract for kinds in (FAULTY, RIGHT) for contract, modules in kinds.items() for m in modules}
+    return named.get(module, "acceptance")
+
+
 def judge(suite: Suite, spec: str, profile: str = "quick", *options: str) -> tuple[int, dict[str, Any], str]:
-    """Run the suite on `spec` → exit code, report, output."""
+    """Run its contract on `spec` → exit code, report, output."""
     report = suite.folder / f"{profile}.json"
     chosen = [f"--impl={spec}", f"--conformance-profile={profile}", f"--conformance-report={report}"]
     chosen.append("--conformance-shrink=0")  # what is refuted does not depend on how small the case gets
-    done = run_warm(suite.arguments(*chosen, *options), ROOT, environment(OMP_NUM_THREADS="1"), limit=900)
+    folder = str(SUITE / contract_of(spec))
+    done = run_warm(
+        suite.arguments(*chosen, *options, target=folder), ROOT, environment(OMP_NUM_THREADS="1"), limit=900
+    )
     assert report.exists(), f"{spec}: no report\n{done.output[-3000:]}"
     return done.code, json.loads(report.read_text(encoding="utf-8")), done.output
 
@@ -66,24 +98,23 @@ def assert_refuted(found: tuple[int, dict[str, Any], str], clause: str) -> None:
     assert code == 1
 
 
-@pytest.mark.parametrize("name", FAULTS if WHOLE else sorted(FIRST.values()))
-def test_a_fault_is_refuted_at_its_clause(name: str, suite: Suite) -> None:
-    fault = FAULTS[name]
-    spec = f"{faulty.__name__}:{name}"
+@pytest.mark.parametrize("spec", FAULTS if WHOLE else sorted(FIRST.values()))
+def test_a_fault_is_refuted_at_its_clause(spec: str, suite: Suite) -> None:
+    fault = FAULTS[spec]
     found = judge(suite, spec, "quick", *([] if WHOLE else [f"--conformance-upto={fault.refutes}"]))
-    if fault.seen_in == "quick":
+    seen_in = getattr(fault, "seen_in", "quick")
+    if seen_in == "quick":
         return assert_refuted(found, fault.refutes)
     # below the power of the quick profile, where nothing else may be refuted either
     code, report, output = found
     assert set(report["refuted"]) <= {fault.refutes}, output[-3000:]
     assert code == (1 if report["refuted"] else 0)
-    return assert_refuted(judge(suite, spec, fault.seen_in, "-k", "accounting"), fault.refutes)
+    return assert_refuted(judge(suite, spec, seen_in, "-k", "accounting"), fault.refutes)
 
 
-@pytest.mark.parametrize("name", [*HARMLESS, *SCHEMES])
-def test_a_harmless_implementation_passes(name: str, suite: Suite) -> None:
-    module = HARMLESS[name].__module__ if name in HARMLESS else "adapters.reference"
-    code, report, output = judge(suite, f"{module}:{name}")
+@pytest.mark.parametrize("spec", [*HARMLESS, *SCHEMES])
+def test_a_harmless_implementation_passes(spec: str, suite: Suite) -> None:
+    code, report, output = judge(suite, spec)
     assert report["refuted"] == [], output[-3000:]
     assert code == 0, output[-3000:]
 
@@ -91,34 +122,39 @@ def test_a_harmless_implementation_passes(name: str, suite: Suite) -> None:
 # ---- without a run
 
 
-def judged_clauses() -> set[str]:
+def judged_clauses(contract: str) -> set[str]:
     """The clauses that some check of the contract is marked with."""
     marks = [
         mark
-        for path in (SUITE / CONTRACT).glob("test_*.py")
+        for path in (SUITE / contract).glob("test_*.py")
         for mark in re.findall(r"mark\.clauses\(([^)]*)\)", path.read_text(encoding="utf-8"))
     ]
     return {identity for mark in marks for identity in re.findall(r"[A-Z]+-\d+", mark)}
 
 
-@pytest.mark.parametrize("identity", [i for i, c in clauses.clauses(CONTRACT).items() if not c.excluded])
-def test_a_clause_has_a_check_and_a_fault(identity: str) -> None:
-    assert identity in judged_clauses()
-    assert identity in {fault.refutes for fault in FAULTS.values()}
+CLAUSES = [c for contract in clauses.contracts() for c in clauses.clauses(contract).values() if not c.excluded]
 
 
-def test_no_check_judges_an_excluded_or_unknown_clause() -> None:
-    assert judged_clauses() == {i for i, c in clauses.clauses(CONTRACT).items() if not c.excluded}
+@pytest.mark.parametrize("clause", CLAUSES, ids=lambda c: c.id)
+def test_a_clause_has_a_check_and_a_fault(clause: clauses.Clause) -> None:
+    assert clause.id in judged_clauses(clause.contract)
+    assert clause.id in {fault.refutes for fault in FAULTS.values()}
 
 
-@pytest.mark.parametrize("name", [*FAULTS, *HARMLESS])
-def test_an_implementation_says_what_it_is(name: str) -> None:
-    (found,) = [kind[name] for kind in (FAULTS, HARMLESS) if name in kind]
+@pytest.mark.parametrize("contract", clauses.contracts())
+def test_no_check_judges_an_excluded_or_unknown_clause(contract: str) -> None:
+    assert judged_clauses(contract) == {c.id for c in CLAUSES if c.contract == contract}
+
+
+@pytest.mark.parametrize("spec", [*FAULTS, *HARMLESS])
+def test_an_implementation_says_what_it_is(spec: str) -> None:
+    found = FAULTS.get(spec) or HARMLESS[spec]
     assert isinstance(found.DECLARATION, Declaration)
     assert found.__doc__ and "\n" not in found.__doc__, "its docstring is one line"
     assert found.__doc__ != found.__base__.__doc__
-    if name in FAULTS:
+    if spec in FAULTS:
         assert not clauses.clause(found.refutes).excluded
+        assert contract_of(spec) == clauses.clause(found.refutes).contract
         assert "refutes" in vars(found), "a fault declares its own clause"
     else:
         assert not hasattr(found, "refutes")

@@ -35,6 +35,7 @@ class Trainer:
         before = [cls.copied(arrays) for arrays in (drafter, target, optimizer.state)]
         forward = Forward(case.batch, target, drafter)
         gradient = cls.gradient(forward)
+        logits = forward.predicted @ target["head"].T, forward.rows.target @ target["head"].T
         if forward.loss is not None:
             optimizer.step(gradient)
             cls.beside(target)
@@ -50,8 +51,8 @@ class Trainer:
             target_grad=cls.target_gradient(target),
             target_trainable=cls.trainable(),
             optimizer=pairs[2],
-            draft_logits=forward.predicted @ target["head"].T,
-            target_logits=forward.rows.target @ target["head"].T,
+            draft_logits=logits[0],
+            target_logits=logits[1],
             supervise=forward.rows.supervise,
             step_loss=cls.step_loss(forward),
         )

@@ -13,7 +13,7 @@ from conformance import compare
 from conformance.check import Check, Raised
 from conformance.roads import rows as road
 from conformance.rows.cases import copy, traced
-from conformance.verdicts import ClauseViolation, HarnessError, Inapplicable
+from conformance.verdicts import ClauseViolation, HarnessError
 from oracle import rows as oracle
 from oracle.types import OWNERS, GatherCase, RolloutRows, RolloutRowsCase, RowPlan, SupervisionCase, TokenBatch
 
@@ -128,7 +128,6 @@ def gathered(check: Check, case: GatherCase) -> Answer:
 
 def sources(check: Check, case: SupervisionCase) -> np.ndarray:
     """The mask of sources, its form judged."""
-    segments_known(check, case.batch)
     found = compare.plain(check.call("supervision_at_source", copy(case)), "the answer")
     if found.shape != case.token_mask.shape or found.dtype != np.bool_:
         raise ClauseViolation(
@@ -203,15 +202,6 @@ def refused(check: Check, call: Callable[[], object]) -> None:
     except ClauseViolation as violation:
         raise ClauseViolation(f"the case was not refused; the answer: {violation.reason}") from None
     raise ClauseViolation("the case was answered, and not refused")
-
-
-def segments_known(check: Check, batch: TokenBatch) -> None:
-    """End the case where an implementation declares that it packs nothing and the batch is packed."""
-    if check.convention("packing", "segments") != "none":
-        return
-    for b in range(len(batch.valid)):
-        if len(set(batch.segment[b][batch.valid[b]].tolist())) > 1:
-            raise Inapplicable("it declares that it packs no segments")
 
 
 def _agree(right: Any, ours: Any, names: tuple[str, ...]) -> None:

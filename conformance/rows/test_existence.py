@@ -41,12 +41,11 @@ def test_which_rows_exist(check: Check, via: str, kind: str) -> None:
     check.require(via)
 
     def body(case: TokenBatch) -> None:
-        if kind == "packed":
-            check.observe("packing", "none")
-        asking.segments_known(check, case)
         found, right = asking.ask(check, via, case).keys, keys(asking.expected(check, case))
         if kind == "packed":
             check.observe("packing", "segments")
+            if check.convention("packing", "segments") == "none":
+                raise ClauseViolation("it declares that it packs no segments, and answers for a batch that does")
         for b, t in right:
             if (b, t) not in found:
                 raise ClauseViolation(
@@ -57,6 +56,8 @@ def test_which_rows_exist(check: Check, via: str, kind: str) -> None:
             if (b, t) not in right:
                 raise ClauseViolation(f"batch row {b}: there is a row with source {t}, and {WHY[kind]}")
 
+    if kind == "packed":
+        check.observe("packing", "none")  # until it answers
     first = {"full": [batch([[11, 12, 13, 14, 15]])], "padded": [WORKED], "packed": [flagged(PACKED)]}
     check.for_all(BATCHES[kind], body, first=first.get(kind, []))
 
@@ -90,7 +91,6 @@ def test_rows_without_supervision_stay(check: Check) -> None:
     check.require("soft_rows")
 
     def body(case: TokenBatch) -> None:
-        asking.segments_known(check, case)
         found, right = asking.ask(check, "soft_rows", case).keys, keys(asking.expected(check, case))
         missing = sorted(set(right) - set(found))
         if missing:
@@ -118,7 +118,6 @@ def test_the_hard_rows_are_the_soft_rows(check: Check) -> None:
     check.require("hard_rows")
 
     def body(case: TokenBatch) -> None:
-        asking.segments_known(check, case)
         found, right = asking.plan(check, "hard_rows", case), asking.expected(check, case)
         if "soft_rows" in check.implementation.operations:  # whether these are right, other clauses judge
             right = asking.plan(check, "soft_rows", case)
@@ -136,7 +135,6 @@ def test_a_hard_row_counts_where_its_label_is_observed(check: Check) -> None:
     check.require("hard_rows")
 
     def body(case: TokenBatch) -> None:
-        asking.segments_known(check, case)
         found, right = asking.plan(check, "hard_rows", case), asking.expected(check, case, hard=True)
         answered = dict(zip(keys(found), found.supervise.tolist()))
         for (b, t), counts in zip(keys(right), right.supervise.tolist()):
@@ -156,7 +154,6 @@ def test_the_label_is_the_token_after_the_next(check: Check) -> None:
     check.require("hard_rows")
 
     def body(case: TokenBatch) -> None:
-        asking.segments_known(check, case)
         found, right = asking.plan(check, "hard_rows", case), asking.expected(check, case, hard=True)
         answered = dict(zip(keys(found), found.label.tolist()))
         for (b, t), label in zip(keys(right), right.label.tolist()):
@@ -229,7 +226,6 @@ def test_a_row_kept_as_padding_is_not_supervised(check: Check) -> None:
         raise Inapplicable("it keeps no row as padding")
 
     def body(case: TokenBatch) -> None:
-        asking.segments_known(check, case)
         kept = asking.ask(check, "gather_rows", case).padding
         if kept:
             check.observe("last_row", "pad")
@@ -246,7 +242,6 @@ def test_a_row_kept_as_padding_is_not_supervised(check: Check) -> None:
 
 
 def supervision(check: Check, case: TokenBatch) -> None:
-    asking.segments_known(check, case)
     found, right = asking.ask(check, "soft_rows", case), asking.expected(check, case)
     answered = dict(zip(found.keys, found.supervise))
     for (b, t), flag in zip(keys(right), right.supervise.tolist()):

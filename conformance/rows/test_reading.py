@@ -24,7 +24,6 @@ def test_what_an_invalid_address_holds_changes_nothing(check: Check, operation: 
     check.require(operation)
 
     def body(case: TokenBatch) -> None:
-        asking.segments_known(check, case)
         clean, other = answer(check, operation, case), answer(check, operation, poisoned(case))
         for name, value in clean.items():
             if not np.array_equal(value, other[name]):
@@ -42,7 +41,6 @@ def test_gathered_rows_hold_what_stands_there(check: Check) -> None:
     dtype = HALVES.get(check.arithmetic.dtype, np.float32)
 
     def body(case: GatherCase) -> None:
-        asking.segments_known(check, case.batch)
         found = asking.tensors(check, case)
         plan = road.plan(case.batch)
         rows = [r for r in range(len(found.batch)) if np.any(found.target[r]) and found.token[r] != 0]
@@ -70,7 +68,6 @@ def test_nothing_else_is_gathered(check: Check) -> None:
     check.require("gather_rows")
 
     def body(case: GatherCase) -> None:
-        asking.segments_known(check, case.batch)
         try:
             found = asking.tensors(check, case)
         except Raised as error:
@@ -97,7 +94,6 @@ def test_gathered_rows_are_supervised_as_planned(check: Check) -> None:
     check.require("gather_rows")
 
     def body(case: TokenBatch) -> None:
-        asking.segments_known(check, case)
         found, right = asking.ask(check, "gather_rows", case), asking.expected(check, case)
         planned = dict(zip(zip(right.batch.tolist(), right.source.tolist()), right.supervise.tolist()))
         for key, flag in zip(found.keys, found.supervise):

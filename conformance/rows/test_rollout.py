@@ -41,7 +41,6 @@ def test_nodes_are_ordered(check: Check) -> None:
     check.require("rollout_rows")
 
     def body(case: RolloutRowsCase) -> None:
-        asking.segments_known(check, case.batch)
         order = keys(asking.nodes(check, case)[0])
         for one, next_one in itertools.pairwise(order):
             if one >= next_one:
@@ -55,7 +54,6 @@ def test_which_nodes_exist(check: Check, kind: str) -> None:
     check.require("rollout_rows")
 
     def body(case: RolloutRowsCase) -> None:
-        asking.segments_known(check, case.batch)
         found, right = keys(asking.nodes(check, case)[0]), keys(asking.expected_nodes(check, case))
         for node in right:
             if node not in found:
@@ -80,7 +78,6 @@ def test_what_a_node_is_made_of(check: Check, name: str) -> None:
     check.require("rollout_rows")
 
     def body(case: RolloutRowsCase) -> None:
-        asking.segments_known(check, case.batch)
         found, right = asking.nodes(check, case)[0], asking.expected_nodes(check, case)
         answered = dict(zip(keys(found), values(found, name)))
         shift = asking.base(check) if name == "position" else 0
@@ -122,7 +119,6 @@ def test_a_node_kept_as_padding_is_not_supervised(check: Check) -> None:
         raise Inapplicable("it keeps no node as padding")
 
     def body(case: RolloutRowsCase) -> None:
-        asking.segments_known(check, case.batch)
         for s, b, a, supervised in asking.nodes(check, case)[1]:
             if supervised:
                 raise ClauseViolation(f"{named((s, b, a))} has no token or no target, and is supervised")

@@ -28,7 +28,6 @@ def test_the_form_of_an_answer(check: Check, operation: str) -> None:
     check.require(operation)
 
     def body(case: TokenBatch) -> None:
-        asking.segments_known(check, case)
         if operation == "gather_rows":
             asking.tensors(check, traced(case))
         else:
@@ -49,7 +48,6 @@ def test_rows_are_ordered(check: Check, via: str) -> None:
     check.require(via)
 
     def body(case: TokenBatch) -> None:
-        asking.segments_known(check, case)
         keys = asking.ask(check, via, case).keys
         for one, next_one in itertools.pairwise(keys):
             if one >= next_one:
@@ -69,7 +67,6 @@ def test_a_batch_without_rows(check: Check, via: str) -> None:
     cases = [empty(0, 0), empty(2, 0), empty(0, 3), empty(1, 1), empty(2, 3), batch([[4]])]
 
     def body(case: TokenBatch) -> None:
-        asking.segments_known(check, case)
         found = asking.ask(check, via, case)
         if found.keys:
             raise ClauseViolation(f"no token has a next one, and there are rows {found.keys}")

@@ -38,7 +38,6 @@ def test_a_row_stands_where_its_source_stands(check: Check, via: str) -> None:
     seen: set[int] = set()
 
     def body(case: TokenBatch) -> None:
-        asking.segments_known(check, case)
         found = asking.ask(check, via, case)
         bases = {int(place - case.position[key]) for key, place in zip(found.keys, found.position)}
         seen.update(bases)
@@ -69,7 +68,6 @@ def test_supervision_is_no_visibility(check: Check, operation: str) -> None:
     check.require(operation)
 
     def body(case: TokenBatch) -> None:
-        asking.segments_known(check, case)
         every = dataclasses.replace(case, supervise=np.ones(case.valid.shape, dtype=bool))
         found, other = (asking.plan(check, operation, one).visible for one in (case, every))
         if not np.array_equal(found, other):
@@ -84,7 +82,6 @@ def test_supervision_is_no_visibility(check: Check, operation: str) -> None:
 
 
 def sees(check: Check, operation: str, case: TokenBatch) -> None:
-    asking.segments_known(check, case)
     found, right = asking.plan(check, operation, case), asking.expected(check, case)
     if found.visible.shape != right.visible.shape:
         raise ClauseViolation(f"there are {len(right.source)} rows, and visible is of {found.visible.shape}")
