@@ -67,13 +67,16 @@ def test_exit_codes(found: model.Run, code: int) -> None:
 
 def test_the_rung_is_the_highest_that_stands_with_all_below() -> None:
     assert (
-        run(outcome(101, PASSED), outcome(201, PASSED), outcome(301, FAILED), outcome(401, PASSED)).rung_reached
-        == "greedy"
+        reached(run(outcome(101, PASSED), outcome(201, PASSED), outcome(301, FAILED), outcome(401, PASSED))) == "greedy"
     )
-    assert run(outcome(101, FAILED), outcome(201, PASSED)).rung_reached == ""
+    assert reached(run(outcome(101, FAILED), outcome(201, PASSED))) is None
     beside = run(outcome(101, PASSED), outcome(201, Verdict.NOT_PROVIDED), outcome(301, PASSED))
-    assert beside.rung_reached == "support" and beside.rungs_beside == ["greedy: not provided"]
-    assert run(outcome(401, FAILED), outcome(301, FAILED)).lowest_refuted == "ACCEPTANCE-301"
+    assert reached(beside) == "support" and beside.rungs_beside == {"acceptance": ["greedy: not provided"]}
+    assert run(outcome(401, FAILED), outcome(301, FAILED)).lowest_refuted == {"acceptance": "ACCEPTANCE-301"}
+
+
+def reached(found: model.Run) -> str | None:
+    return found.rungs_reached.get("acceptance")
 
 
 def test_every_word_is_counted() -> None:
@@ -125,7 +128,7 @@ def test_the_table_names_what_does_not_hold() -> None:
         outcome(302, KNOWN),
         deviations=(deviation(302, link="", witness="some_case"),),
     )
-    content = table.table([found])
+    content = table.implementations([found])
     assert "| `their.adapter` | 1 | ✓ | – | 302 |" in content
     assert "`their.adapter` ACCEPTANCE-302: it differs (witness `some_case`: why 302)." in content
 
@@ -135,7 +138,7 @@ def test_the_readme_holds_the_table_of_the_committed_reports() -> None:
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     runs = [model.read(path) for path in sorted((ROOT / "docs" / "reports").glob("*.json"))]
     assert len(runs) >= 5
-    assert table.replace(page, table.table(runs)) == page
+    assert table.written(page, runs) == page
 
 
 def test_committed_reports_speak_of_no_machine() -> None:
@@ -147,4 +150,4 @@ def test_committed_reports_speak_of_no_machine() -> None:
 
 def test_a_page_without_markers_is_refused() -> None:
     with pytest.raises(model.ReportError, match="once each"):
-        table.replace("no markers", "x")
+        table.replace("no markers", "conventions", "x")

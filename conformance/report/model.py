@@ -20,7 +20,7 @@ from conformance import __version__, clauses
 from conformance.profiles import ALPHA_OF_A_CHECK, ALPHA_OF_A_RUN
 from conformance.verdicts import Outcome, Verdict
 
-FORMAT = "eagle-conformance/report/1"
+FORMAT = "eagle-conformance/report/2"
 _SAYS_SOMETHING = {Verdict.PASSED, Verdict.FAILED, Verdict.KNOWN_DEVIATION, Verdict.UNDECIDABLE}
 
 
@@ -40,9 +40,11 @@ class Run:
     outcomes: list[Outcome]
     complete: bool
     counts: dict[str, int] = field(default_factory=dict)
-    rung_reached: str = ""
-    rungs_beside: list[str] = field(default_factory=list)
-    lowest_refuted: str = ""
+    rungs_reached: dict[str, str] = field(default_factory=dict)
+    """Contract → its highest group that stands with every applicable one below it."""
+    rungs_beside: dict[str, list[str]] = field(default_factory=dict)
+    lowest_refuted: dict[str, str] = field(default_factory=dict)
+    """Contract → the lowest clause of it that some check refuted."""
     stale: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     alpha: float = 0.0
@@ -179,10 +181,11 @@ def _missing(run: Run, required: Sequence[str]) -> list[str]:
 
 
 def _climb(run: Run) -> None:
-    """The highest rung that stands with every applicable rung below it, and the lowest clause refuted."""
-    failing = refuted(run)
-    run.lowest_refuted = failing[0] if failing else ""
+    """Of each contract the highest rung that stands with all applicable below it, and the lowest clause refuted."""
+    for identity in refuted(run):
+        run.lowest_refuted.setdefault(clauses.clause(identity).contract, identity)
     for contract in run.contracts:
+        beside = run.rungs_beside.setdefault(contract, [])
         groups: dict[str, list[Outcome]] = {}
         aside: set[str] = set()
         for identity, checks in clause_verdicts(run).items():
@@ -194,15 +197,15 @@ def _climb(run: Run) -> None:
         for group, checks in groups.items():
             words = {outcome.verdict for outcome in checks}
             if words <= {Verdict.NOT_PROVIDED.value, Verdict.NOT_APPLICABLE.value}:
-                run.rungs_beside.append(f"{group}: {' and '.join(sorted(words))}")
+                beside.append(f"{group}: {' and '.join(sorted(words))}")
                 continue
             broken = words & {Verdict.FAILED.value, Verdict.KNOWN_DEVIATION.value, Verdict.HARNESS_ERROR.value}
             if group in aside:
-                run.rungs_beside.append(f"{group}: {' and '.join(sorted(broken)) or Verdict.PASSED.value}")
+                beside.append(f"{group}: {' and '.join(sorted(broken)) or Verdict.PASSED.value}")
             elif broken:
                 standing = False
             elif Verdict.PASSED.value in words and standing:
-                run.rung_reached = group
+                run.rungs_reached[contract] = group
 
 
 def _exit_code(run: Run) -> int:

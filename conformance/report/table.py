@@ -1,4 +1,7 @@
-"""The README's table of implementations, made from reports: `python -m conformance.report.table README.md FILE…`."""
+"""The README's tables, made from reports: `python -m conformance.report.table README.md FILE…`.
+
+One of implementations, contract by contract, and one of the conventions of trainers side by side.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +14,30 @@ from conformance.report.model import ReportError, Run, clause_verdicts, read
 from conformance.report.text import worst
 from conformance.verdicts import Outcome, Verdict
 
-BEGIN, END = "<!-- implementations:begin -->", "<!-- implementations:end -->"
+PARTS = ("implementations", "conventions")
 _QUIET = {Verdict.NOT_PROVIDED.value: "–", Verdict.NOT_APPLICABLE.value: "·", Verdict.UNDECIDABLE.value: "?"}
+_TRAINING = ("rows", "losses", "noise")
 
 
-def table(runs: Sequence[Run]) -> str:
-    """One row a run and one column a rung, then what the runs showed to be wrong."""
-    contract = "acceptance"
-    groups = list(dict.fromkeys(c.group for c in clauses.clauses(contract).values() if not c.excluded))
-    lines = [
-        f"| implementation | version | {' | '.join(groups)} |",
-        f"|---|---|{'---|' * len(groups)}",
-    ]
-    for run in runs:
-        cells = [cell(run, group) for group in groups]
-        lines.append(f"| `{run.spec}` | {run.declaration['version']} | {' | '.join(cells)} |")
+def implementations(runs: Sequence[Run]) -> str:
+    """Contract by contract one row a run and one column a rung, then what the runs showed to be wrong."""
+    lines = []
+    for contract in clauses.contracts():
+        known = [run for run in runs if speaks(run, contract)]
+        if not known:
+            continue
+        groups = list(dict.fromkeys(c.group for c in clauses.clauses(contract).values() if not c.excluded))
+        lines += [
+            f"### {contract}",
+            "",
+            f"| implementation | version | {' | '.join(groups)} |",
+            f"|---|---|{'---|' * len(groups)}",
+        ]
+        for run in known:
+            cells = [cell(run, contract, group) for group in groups]
+            lines.append(f"| `{run.spec}` | {run.declaration['version']} | {' | '.join(cells)} |")
+        lines.append("")
     lines += [
-        "",
         "✓ every clause of the rung holds; – not provided; · not applicable; otherwise the numbers of the clauses that "
         "the released code breaks:",
         "",
@@ -38,16 +48,50 @@ def table(runs: Sequence[Run]) -> str:
             told.setdefault(f"{deviation['reason']} ({evidence(run, deviation)})", []).append(deviation["clause"])
         lines += [f"- `{run.spec}` {', '.join(ids)}: {text}." for text, ids in told.items()]
         observed = ", ".join(f"{k} `{v}`" for k, v in run.observed.items())
-        if observed:
+        if observed and not trains(run):
             lines.append(f"- `{run.spec}` observed at work: {observed}.")
     return "\n".join(lines)
 
 
-def cell(run: Run, group: str) -> str:
+def conventions(runs: Sequence[Run]) -> str:
+    """A column a trainer, a row a convention: what the run observed, or what is declared where nothing shows it."""
+    trainers = [run for run in runs if trains(run)]
+    names = sorted({name for run in trainers for name in (*run.observed, *run.declaration["conventions"])} - _UNRELATED)
+    lines = [
+        f"| convention | {' | '.join(f'`{run.spec}`' for run in trainers)} |",
+        f"|---|{'---|' * len(trainers)}",
+    ]
+    for name in names:
+        lines.append(f"| {name} | {' | '.join(_seen(run, name) for run in trainers)} |")
+    return "\n".join([*lines, "", "*In italics: declared, and not observable by the suite. – has no notion of it.*"])
+
+
+_UNRELATED = {"coin_scheme", "frontier_coin", "accept_operator", "filter_order", "top_k_ties"}
+"""Conventions of acceptance."""
+
+
+def _seen(run: Run, name: str) -> str:
+    if name in run.observed:
+        return run.observed[name]
+    declared = run.declaration["conventions"].get(name)
+    return "–" if declared is None else f"*{declared}*"
+
+
+def speaks(run: Run, contract: str) -> bool:
+    """Whether the run says anything about the contract."""
+    return any(o.contract == contract and o.verdict not in _QUIET for o in run.outcomes)
+
+
+def trains(run: Run) -> bool:
+    """Whether the run is of a trainer, and of someone else's."""
+    return any(speaks(run, contract) for contract in _TRAINING) and not run.declaration.get("is_oracle")
+
+
+def cell(run: Run, contract: str, group: str) -> str:
     """How one rung fared: a tick, or the clauses that do not hold."""
     found: dict[str, list[str]] = {}
     for identity, checks in clause_verdicts(run).items():
-        if clauses.clause(identity).group == group:
+        if (clauses.clause(identity).contract, clauses.clause(identity).group) == (contract, group):
             found.setdefault(worst(checks), []).append(identity.partition("-")[2])
     broken = [n for word in (Verdict.KNOWN_DEVIATION, Verdict.FAILED) for n in found.get(word.value, [])]
     if broken:
@@ -71,12 +115,20 @@ def _shows(outcome: Outcome, clause: str) -> bool:
     return clause in outcome.clauses and outcome.verdict == Verdict.KNOWN_DEVIATION.value
 
 
-def replace(page: str, content: str) -> str:
-    """The page with `content` between its markers. Raises `ReportError` where there are none."""
-    if page.count(BEGIN) != 1 or page.count(END) != 1:
-        raise ReportError(f"the page has {BEGIN} and {END} once each")
-    before, _, rest = page.partition(BEGIN)
-    return f"{before}{BEGIN}\n{content}\n{END}{rest.partition(END)[2]}"
+def replace(page: str, part: str, content: str) -> str:
+    """The page with `content` between the markers of `part`. Raises `ReportError` where there are none."""
+    begin, end = f"<!-- {part}:begin -->", f"<!-- {part}:end -->"
+    if page.count(begin) != 1 or page.count(end) != 1:
+        raise ReportError(f"the page has {begin} and {end} once each")
+    before, _, rest = page.partition(begin)
+    return f"{before}{begin}\n{content}\n{end}{rest.partition(end)[2]}"
+
+
+def written(page: str, runs: Sequence[Run]) -> str:
+    """The page with all tables."""
+    for part, make in zip(PARTS, (implementations, conventions)):
+        page = replace(page, part, make(runs))
+    return page
 
 
 def main() -> None:
@@ -85,7 +137,7 @@ def main() -> None:
     parser.add_argument("reports", type=Path, nargs="+")
     chosen = parser.parse_args()
     runs = [read(path) for path in chosen.reports]
-    chosen.page.write_text(replace(chosen.page.read_text(encoding="utf-8"), table(runs)), encoding="utf-8")
+    chosen.page.write_text(written(chosen.page.read_text(encoding="utf-8"), runs), encoding="utf-8")
 
 
 if __name__ == "__main__":

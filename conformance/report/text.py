@@ -59,24 +59,39 @@ def summary(run: Run) -> Iterator[str]:
 
 
 def _rungs(run: Run) -> Iterator[str]:
-    """One line a group: how its clauses fared."""
-    by_group: dict[str, list[tuple[str, list[Outcome]]]] = {}
-    for identity, checks in clause_verdicts(run).items():
-        by_group.setdefault(clauses.clause(identity).group, []).append((identity, checks))
-    for group, members in by_group.items():
-        words: dict[str, list[str]] = {}
-        for identity, checks in members:
-            words.setdefault(worst(checks), []).append(identity.partition("-")[2])
-        parts = [
-            f"{word} {', '.join(ids)}" if word != Verdict.PASSED.value else f"passed {len(ids)}"
-            for word, ids in sorted(words.items(), key=lambda item: item[0] != Verdict.PASSED.value)
-        ]
-        yield f"{group:16} {'; '.join(parts)}"
-    yield f"rung reached: {run.rung_reached or 'none'}" + (
-        f"; lowest clause refuted: {run.lowest_refuted}" if run.lowest_refuted else ""
+    """One line a group of each contract: how its clauses fared."""
+    verdicts = clause_verdicts(run)
+    for contract in run.contracts:
+        by_group: dict[str, list[tuple[str, list[Outcome]]]] = {}
+        for identity, checks in verdicts.items():
+            if clauses.clause(identity).contract == contract:
+                by_group.setdefault(clauses.clause(identity).group, []).append((identity, checks))
+        if {outcome.verdict for outcome in run.outcomes if outcome.contract == contract} == {_LACKING}:
+            yield f"{contract}: {_LACKING}"
+            continue
+        if len(run.contracts) > 1:
+            yield f"{contract}:"
+        yield from (f"{group:16} {_fared(members)}" for group, members in by_group.items())
+        lowest = run.lowest_refuted.get(contract, "")
+        yield f"rung reached: {run.rungs_reached.get(contract, 'none')}" + (
+            f"; lowest clause refuted: {lowest}" if lowest else ""
+        )
+        if run.rungs_beside.get(contract):
+            yield f"beside it: {'; '.join(run.rungs_beside[contract])}"
+
+
+_LACKING = Verdict.NOT_PROVIDED.value
+
+
+def _fared(members: list[tuple[str, list[Outcome]]]) -> str:
+    """The clauses of a group by word, those that passed counted."""
+    words: dict[str, list[str]] = {}
+    for identity, checks in members:
+        words.setdefault(worst(checks), []).append(identity.partition("-")[2])
+    return "; ".join(
+        f"{word} {', '.join(ids)}" if word != Verdict.PASSED.value else f"passed {len(ids)}"
+        for word, ids in sorted(words.items(), key=lambda item: item[0] != Verdict.PASSED.value)
     )
-    if run.rungs_beside:
-        yield f"beside it: {'; '.join(run.rungs_beside)}"
 
 
 def worst(checks: list[Outcome]) -> str:
