@@ -5,8 +5,8 @@ loop over steps, `_prepare_eagle_inputs`, `_eagle_loss` and `_map_logits_to_draf
 of its offline training.
 
 What is converted, and nothing else:
-- each document of a batch to a sample, dumped, loaded with its mask, and padded at its right end; the trainer packs
-  nothing. Rows are those that the loss puts beside a target and that step 0 may attend to. The forward also runs a row
+- each batch row to a sample, dumped, loaded with its mask, and padded at its right end. The trainer packs nothing, so
+  a row of several segments is not applicable (in a training step each of them is a sample). Rows are those that the loss puts beside a target and that step 0 may attend to. The forward also runs a row
   behind the last one, of the last feature and the first token: it is in no loss, and no row of a loss sees it;
 - `supervise` to the token mask: the flag of a row is that of its advanced token, since the mask is read one on;
 - positions are given to the forward, as its argument `position_ids`; where they are not, it counts from 0;
@@ -152,7 +152,7 @@ DECLARATION = Declaration(
         ),
         Deviation(
             "LOSSES-1203",
-            "a batch without a supervised row has gradients of 0, and AdamW takes a step on its moments and weight decay",
+            "a batch without a supervised row has gradients of 0, and AdamW steps on, by its moments and weight decay",
             link=f"{_SOURCE}/plugins/hf_eagle.py#L862-L864",
         ),
         Deviation(
@@ -327,6 +327,8 @@ def _rolled(
     """The forward over the documents of a batch."""
     if not found:
         raise NotApplicable("a data set has no samples without tokens")
+    if len({sample.batch for sample in found}) < len(found):
+        raise NotApplicable("the trainer packs nothing: a row of its batch is one document")
     length = batch.tokens.shape[1]
     positions = np.zeros((len(found), length), dtype=np.int64)
     for i, sample in enumerate(found):

@@ -129,7 +129,7 @@ DECLARATION = Declaration(
         ),
         Deviation(
             "LOSSES-1203",
-            "a batch without a supervised row has gradients of 0, and AdamW takes a step on its moments and weight decay",
+            "a batch without a supervised row has gradients of 0, and AdamW steps on, by its moments and weight decay",
             link=f"{_SOURCE}/train/trainer.py#L468-L473",
         ),
         Deviation(
