@@ -5,9 +5,10 @@ loop over steps, `_prepare_eagle_inputs`, `_eagle_loss` and `_map_logits_to_draf
 of its offline training.
 
 What is converted, and nothing else:
-- each batch row to a sample, dumped, loaded with its mask, and padded at its right end. The trainer packs nothing, so
-  a row of several segments is not applicable (in a training step each of them is a sample). Rows are those that the loss puts beside a target and that step 0 may attend to. The forward also runs a row
-  behind the last one, of the last feature and the first token: it is in no loss, and no row of a loss sees it;
+- each batch row to a sample, dumped, loaded with its mask, and padded at its right end. The trainer packs nothing, so a
+  row of several segments is not applicable (in a training step each of them is a sample). Rows are those that the loss
+  puts beside a target and that step 0 may attend to. The forward also runs a row behind the last one, of the last
+  feature and the first token: it is in no loss, and no row of a loss sees it;
 - `supervise` to the token mask: the flag of a row is that of its advanced token, since the mask is read one on;
 - positions are given to the forward, as its argument `position_ids`; where they are not, it counts from 0;
 - rows are absolute: a node of step s at row r is that of anchor r − s. What step s makes at row 0 (in this version of
@@ -100,7 +101,7 @@ DECLARATION = Declaration(
         "rollout_loss": 0.02,
         "draft_to_target": 0.02,
         "state_gradient": 0.05,
-        "training_step": 0.2,
+        "training_step": 0.8,
     },
     promises=("seed",),
     deviations=(
