@@ -20,10 +20,12 @@ import numpy as np
 from adapters import tracers
 from adapters.clones import Clone, Namespace, Standing
 from adapters.interface import AdapterError, NotApplicable
+from adapters.samples import Sample, counted_from_zero, samples
 from oracle.types import (
     Flags,
     GatherCase,
     GatheredRows,
+    Ids,
     LossResult,
     NoiseCase,
     NoisySample,
@@ -106,11 +108,9 @@ class Script:
         found.loss = names["loss"]
         return found
 
-    def batch(self, names: Namespace, samples: Sequence[tuple[Tensor, Tensor, Tensor]]) -> dict[str, Any]:
+    def batch(self, names: Namespace, given: Sequence[tuple[Tensor, Tensor, Tensor]]) -> dict[str, Any]:
         """What the collator makes of samples (features, tokens, mask) that its data set has read."""
-        files = [
-            {"hidden_state": features, "input_ids": tokens, "loss_mask": mask} for features, tokens, mask in samples
-        ]
+        files = [{"hidden_state": features, "input_ids": tokens, "loss_mask": mask} for features, tokens, mask in given]
         names["torch"].load = files.__getitem__
         data = names["CustomDataset"](range(len(files)))
         made: dict[str, Any] = names["DataCollatorWithPadding"]()([data[i] for i in range(len(files))])
@@ -172,43 +172,73 @@ class Watched:
             self._see(name, named[name])
 
 
-def gather(clone: Clone, script: Script, model: str, case: GatherCase) -> GatheredRows:
-    """The rows that the drafter is fed at step 0: all that attention lets be seen, fillers included."""
+def gather(clone: Clone, script: Script, model: str, case: GatherCase) -> tuple[GatheredRows, Ids]:
+    """The rows that the drafter is fed at step 0: all that attention lets be seen, fillers included; their sources."""
     torch = import_torch(clone)
+    found = documents(case.batch)
     names = script.namespace()
     once(names)
     features = np.asarray(case.features, dtype=np.float64)
     width = features.shape[2]
     # rotary embeddings want an even width
     wide = np.concatenate([features, np.zeros((*features.shape[:2], width % 2))], axis=2)
-    samples = [
-        (torch.tensor(wide[b, :n]), torch.tensor(case.batch.tokens[b, :n]), torch.tensor(case.batch.supervise[b, :n]))
-        for b, n in enumerate(lengths(case.batch))
-    ]
-    data = script.batch(names, [(f, t, m.long()) for f, t, m in samples])
+    data = script.batch(names, cut(torch, found, wide, case.batch.tokens, case.batch.supervise))
     drafter = Watched(clone, model, int(case.batch.tokens[case.batch.valid].max()) + 1, wide.shape[2])
     run = script.run(names, drafter, data, head=lambda x: x)
     fed = drafter.fed[0]
-    rows = fed.visible.nonzero()
-    return GatheredRows(
-        batch=rows[:, 0].numpy(),
+    batch, source = addresses(found, fed.visible)
+    rows = GatheredRows(
+        batch=batch,
         feature=fed.features[fed.visible][:, :width].detach().double().numpy(),
         token=fed.tokens[fed.visible].numpy(),
         target=run.target[0][fed.visible][:, :width].double().numpy(),
         supervise=run.mask[0][fed.visible][:, 0].bool().numpy(),
         position=fed.positions[fed.visible].numpy(),
     )
+    return rows, source
 
 
-def supervised_sources(rows_of: Callable[[GatherCase], GatheredRows], case: SupervisionCase) -> Flags:
+def documents(batch: TokenBatch) -> list[Sample]:
+    """The samples of a batch; `NotApplicable` where there are none, or where they are not counted from 0."""
+    found = samples(batch)
+    if not found:
+        raise NotApplicable("its collator makes no batch of no samples")
+    counted_from_zero(batch, found)
+    if len({sample.batch for sample in found}) < len(found):
+        raise NotApplicable("a row of its batch is one sample: it packs nothing")
+    return found
+
+
+def cut(
+    torch: Any, found: Sequence[Sample], features: Rows, tokens: Ids, mask: Flags
+) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Features, tokens and mask of each sample."""
+    return [
+        (
+            torch.tensor(features[s.batch, s.addresses]),
+            torch.tensor(np.asarray(tokens)[s.batch, s.addresses]),
+            torch.tensor(np.asarray(mask)[s.batch, s.addresses]).long(),
+        )
+        for s in found
+    ]
+
+
+def addresses(found: Sequence[Sample], visible: Tensor) -> tuple[Ids, Ids]:
+    """Batch row and address of each visible row of the trainer's batch, [samples, length]."""
+    rows = visible.nonzero().tolist()
+    batch = np.array([found[i].batch for i, _ in rows], dtype=np.int64)
+    return batch, np.array([found[i].start + r for i, r in rows], dtype=np.int64)
+
+
+def supervised_sources(rows_of: Callable[[GatherCase], tuple[GatheredRows, Ids]], case: SupervisionCase) -> Flags:
     """Which sources a trainer with an unshifted mask supervises when it is given the case's mask."""
     if case.owner != "source":
         raise NotApplicable("its mask is not shifted: a row is supervised by the flag of its source")
     count, length = case.batch.valid.shape
-    batch = dataclasses.replace(case.batch, supervise=np.asarray(case.token_mask))
-    rows = rows_of(GatherCase(batch, tracers.features(count, length, 2)))
+    batch = dataclasses.replace(case.batch, tokens=tracers.codes(count, length), supervise=np.asarray(case.token_mask))
+    rows, source = rows_of(GatherCase(batch, tracers.features(count, length, 2)))
     found = np.zeros((count, length), dtype=bool)
-    found[rows.batch, rows.position] = rows.supervise
+    found[rows.batch, source] = rows.supervise
     return found
 
 
@@ -224,9 +254,11 @@ def feature_noise(script: Script, case: NoiseCase) -> Rows:
     """What `aug` adds to a sample of zeros when torch's uniforms are those of the case."""
     if case.law != "length_scaled":
         raise NotApplicable("its noise is scaled by the length of the sample")
+    unit = np.asarray(case.unit, dtype=np.float64)
+    if case.length < 1 or not ((unit >= 0) & (unit < 1)).all():
+        raise NotApplicable("a sample holds a token, and torch draws uniforms from [0, 1)")
     names = script.namespace()
     torch = names["torch"]
-    unit = np.asarray(case.unit, dtype=np.float64)
     # a sample [1, L, d] with room for all of them; the entries beyond are noise that nobody asked for
     length, width = case.length, max(1, -(-unit.size // case.length))
     drawn = torch.zeros(length * width, dtype=torch.float64)
@@ -253,29 +285,10 @@ def plain_beta(beta: float) -> None:
         raise NotApplicable("its nn.SmoothL1Loss has the beta of torch, 1")
 
 
-def lengths(batch: TokenBatch) -> list[int]:
-    """Tokens of each sample; `NotApplicable` for what is no batch of right-padded samples."""
-    if not len(batch.valid):
-        raise NotApplicable("its collator makes no batch of no samples")
-    found = []
-    for b, valid in enumerate(batch.valid):
-        count = int(valid.sum())
-        if not count:
-            raise NotApplicable("a sample holds a token")
-        if not valid[:count].all():
-            raise NotApplicable("it pads samples on the right, and knows no holes")
-        if len(set(batch.segment[b, :count].tolist())) > 1:
-            raise NotApplicable("a sample is one sequence")
-        if batch.position[b, :count].tolist() != list(range(count)):
-            raise NotApplicable("it counts positions itself, from 0")
-        found.append(count)
-    return found
-
-
 def features_batch(names: Namespace, target: Any, mask: Any) -> dict[str, Any]:
     """A batch of one sample whose rows are those of a loss's case."""
     torch = names["torch"]
-    rows = torch.tensor(np.array(target, dtype=np.float64))[None]
+    rows = torch.tensor(np.array(target), dtype=torch.float32)[None]
     flags = torch.tensor(np.array(mask)).long()[None]
     return {
         "hidden_states": rows,
@@ -291,7 +304,7 @@ def frozen_head(names: Namespace, head: Any) -> Drafter:
     torch = names["torch"]
     if head is None:
         return lambda rows: rows
-    weight = torch.tensor(np.array(head, dtype=np.float64))
+    weight = torch.tensor(np.array(head), dtype=torch.float32)
     return lambda rows: torch.nn.functional.linear(rows, weight)
 
 

@@ -11,15 +11,16 @@ the variable every operation raises `AdapterError`.
   A row is reported where attention lets it see itself; its target and its mask are those that `compute_loss` gets. The
   mask of a case goes in unshifted, as the script's data sets hold it.
 - losses: the same statements with the case's rows as one sample, and the case's features (or, behind an identity head,
-  its logits) as what the drafter predicted. They run in float64; the script itself runs under bfloat16 autocast. β is
+  its logits) as what the drafter predicted. They run in float32; the script itself runs under bfloat16 autocast. β is
   fixed; the weights are settings of the script and follow the case.
 - noise: its `aug`, with `torch.rand_like` replaced by the case's uniforms for `feature_noise`, and with torch's global
   generator for `noisy_sample`.
 
 `adapters.eagle:eagle3` is the trainer of EAGLE-3: see `adapters.eagle_rollout`.
 
-Not applicable: left-padded samples, holes, several sequences or none in a batch row, positions other than 0, 1, 2, …,
-another owner of the mask than the source, another β, the noise of the paper.
+The segment of a batch row is a sample: it is cut out, and the collator pads it on the right. Not applicable: several
+segments in a batch row, holes, positions other than 0, 1, 2, …, batches without a token, another owner of the mask
+than the source, another β, the noise of the paper.
 """
 
 from __future__ import annotations
@@ -31,13 +32,14 @@ import numpy as np
 from adapters import clone_features as shared
 from adapters import eagle_rollout as eagle3  # noqa: F401 - adapters.eagle:eagle3
 from adapters.clones import Clone, Namespace
-from adapters.interface import Arithmetic, Declaration
+from adapters.interface import Arithmetic, Declaration, Deviation
 from oracle.types import (
     DistillCase,
     Eagle1Case,
     Flags,
     GatherCase,
     GatheredRows,
+    Ids,
     LossResult,
     NoiseCase,
     NoisySample,
@@ -51,11 +53,13 @@ CLONE = Clone("EAGLE_CLONE", "https://github.com/SafeAILab/EAGLE", "eagle/train/
 SCRIPT = shared.Script(CLONE, "eagle/train/main.py", "predict", "loss", ("train_config",))
 MODEL = "eagle/model/cnets1.py"
 
+_CODE = "https://github.com/SafeAILab/EAGLE/blob/main/eagle/train/main.py"
+
 DECLARATION = Declaration(
     name="SafeAILab/EAGLE",
     version=CLONE.revision(),
     links=(
-        "https://github.com/SafeAILab/EAGLE/blob/main/eagle/train/main.py",
+        _CODE,
         "https://github.com/SafeAILab/EAGLE/blob/main/eagle/model/cnets1.py",
     ),
     conventions={
@@ -67,22 +71,44 @@ DECLARATION = Declaration(
         "denominator_epsilon": "1e-05",
         "noise_amplitude": "length_scaled",
     },
-    arithmetic=Arithmetic(dtype="float64"),
+    arithmetic=Arithmetic(dtype="float32"),
     cost=dict.fromkeys(("gather_rows", "supervision_at_source"), 4e-2)
     | dict.fromkeys(("feature_regression", "soft_cross_entropy", "eagle1_loss"), 2e-2)
     | dict.fromkeys(("feature_noise", "noisy_sample"), 2e-2),
     generators=("torch",),
+    deviations=(
+        Deviation(
+            "ROWS-307",
+            "the script clears the flag of a sample's last token, whose row it keeps as padding (see ROWS-310)",
+            link=_CODE,
+        ),
+        Deviation(
+            "LOSSES-303",
+            "target_p * out_logp is NaN, 0 · (−inf), where both laws mask a token, and so is the loss",
+            witness="masked_on_both_sides",
+        ),
+        Deviation(
+            "LOSSES-901",
+            "the mask multiplies: a NaN or an infinity in an unsupervised row makes loss and gradient NaN",
+            link=_CODE,
+        ),
+        Deviation(
+            "LOSSES-902",
+            "a batch without a supervised row has the loss 0/1e-05, which is 0, and is trained on",
+            link=_CODE,
+        ),
+    ),
 )
 
 
 def gather_rows(case: GatherCase) -> GatheredRows:
     """The rows that the drafter is fed, the padded last one of each sample among them."""
-    return shared.gather(CLONE, SCRIPT, MODEL, case)
+    return _gather(case)[0]
 
 
 def supervision_at_source(case: SupervisionCase) -> Flags:
     """The sources whose rows `compute_loss` weighs with 1."""
-    return shared.supervised_sources(gather_rows, case)
+    return shared.supervised_sources(_gather, case)
 
 
 def feature_noise(case: NoiseCase) -> Rows:
@@ -119,11 +145,15 @@ def eagle1_loss(case: Eagle1Case) -> LossResult:
     return shared.answer(run.loss, "predicted", [predicted], stacked=False, parts=run.terms[0])
 
 
+def _gather(case: GatherCase) -> tuple[GatheredRows, Ids]:
+    return shared.gather(CLONE, SCRIPT, MODEL, case)
+
+
 def _run(
     names: Namespace, predicted: Rows, target: Rows, supervise: Flags, head: Rows | None = None
 ) -> tuple[shared.Run, Any]:
     torch = names["torch"]
-    leaf = torch.tensor(np.array(predicted, dtype=np.float64))[None].requires_grad_()
+    leaf = torch.tensor(np.array(predicted), dtype=torch.float32)[None].requires_grad_()
     run = SCRIPT.run(
         names,
         model=lambda *_, **__: leaf,

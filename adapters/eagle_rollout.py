@@ -20,6 +20,7 @@ the trainer picks them by a boolean mask; conventions and step weights other tha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,7 +29,8 @@ import numpy as np
 from adapters import clone_features as shared
 from adapters import tracers
 from adapters.clones import Clone, Namespace, Standing
-from adapters.interface import AdapterError, Arithmetic, Declaration, NotApplicable
+from adapters.interface import AdapterError, Arithmetic, Declaration, Deviation, NotApplicable
+from adapters.samples import Sample
 from oracle.types import (
     DraftMapCase,
     Flags,
@@ -39,20 +41,23 @@ from oracle.types import (
     RolloutLossCase,
     RolloutRows,
     RolloutRowsCase,
+    Rows,
     StateGradientCase,
     SupervisionCase,
-    TokenBatch,
 )
 
 CLONE = Clone("EAGLE_CLONE", "https://github.com/SafeAILab/EAGLE", "eagle/traineagle3/cnets.py")
 MODEL, LOOP, INFERENCE = "eagle/traineagle3/cnets.py", "eagle/traineagle3/main.py", "eagle/model/cnets.py"
 DECAY = 0.8
 
+_CODE = "https://github.com/SafeAILab/EAGLE/blob/main/eagle/traineagle3/cnets.py"
+_PADDED = "https://github.com/SafeAILab/EAGLE/issues/317"
+
 DECLARATION = Declaration(
     name="SafeAILab/EAGLE, EAGLE-3",
     version=CLONE.revision(),
     links=(
-        "https://github.com/SafeAILab/EAGLE/blob/main/eagle/traineagle3/cnets.py",
+        _CODE,
         "https://github.com/SafeAILab/EAGLE/blob/main/eagle/traineagle3/main.py",
         "https://github.com/SafeAILab/EAGLE/blob/main/eagle/model/cnets.py",
     ),
@@ -77,50 +82,64 @@ DECLARATION = Declaration(
     arithmetic=Arithmetic(dtype="float32"),
     cost=dict.fromkeys(("gather_rows", "supervision_at_source", "rollout_rows"), 5e-2)
     | {"rollout_loss": 5e-2, "draft_to_target": 3e-2, "state_gradient": 6e-2},
+    deviations=(
+        Deviation(
+            "ROWS-310",
+            "a flag on the last token is kept, so the padded row trains towards zero logits, an even law",
+            link=_PADDED,
+        ),
+        Deviation("ROWS-609", "and so does a padded row of every later step that the flag is shifted to", link=_PADDED),
+        Deviation("LOSSES-708", "a step that counts no row has the loss 0, and is added", link=_CODE),
+        Deviation(
+            "LOSSES-802",
+            "inference drops the map where both vocabularies have one size",
+            link="https://github.com/SafeAILab/EAGLE/blob/main/eagle/model/cnets.py",
+        ),
+        Deviation(
+            "LOSSES-803",
+            "a map is added as it is: nothing compares it with t2d or with the vocabulary",
+            link="https://github.com/SafeAILab/EAGLE/blob/main/eagle/model/cnets.py",
+        ),
+        Deviation(
+            "LOSSES-901",
+            "the mask multiplies: a NaN or an infinity in an unsupervised row makes loss and gradient NaN",
+            link=_CODE,
+        ),
+        Deviation("LOSSES-902", "a batch without a supervised row has the loss 0, and is trained on", link=_CODE),
+        Deviation("LOSSES-1001", "where the gate closes every row, the loss is 0 instead of none", link=_CODE),
+    ),
 )
 
 
 def gather_rows(case: GatherCase) -> GatheredRows:
     """The rows of step 0, the padded last one of each sample among them."""
-    features = np.asarray(case.features, dtype=np.float64)
-    width = features.shape[2]
-    rollout = _Rollout(case.batch, features, steps=1)
-    seen = rollout.visible[0]
-    rows = seen.nonzero()
-    return GatheredRows(
-        batch=rows[:, 0].numpy(),
-        feature=rollout.features[seen][:, :width].double().numpy(),
-        token=rollout.tokens[0][seen].numpy(),
-        target=rollout.targets[0][seen][:, :width].double().numpy(),
-        supervise=rollout.supervised(0)[seen].numpy(),
-        position=rollout.positions[0].expand_as(seen)[seen].numpy(),
-    )
+    return _gather(case)[0]
 
 
 def supervision_at_source(case: SupervisionCase) -> Flags:
     """The sources whose rows reach the loss of step 0."""
-    return shared.supervised_sources(gather_rows, case)
+    return shared.supervised_sources(_gather, case)
 
 
 def rollout_rows(case: RolloutRowsCase) -> RolloutRows:
     """Every row of every step, by what it was fed and trained towards."""
     count, length = case.batch.valid.shape
-    codes = tracers.codes(count, length)
-    batch = TokenBatch(codes, case.batch.valid, case.batch.segment, case.batch.position, case.batch.supervise)
-    features = np.where(case.batch.valid[:, :, None], tracers.features(count, length, 2), 0.0)
-    rollout = _Rollout(batch, features, case.steps)
+    found = shared.documents(case.batch)
+    codes, features = tracers.codes(count, length), tracers.features(count, length, 2)
+    rollout = _Rollout(found, codes, features, case.batch.supervise, case.steps)
     nodes: list[tuple[int, int, int, int, int, bool, int, int]] = []
     place: dict[tuple[int, int, int], int] = {}
     for s in range(case.steps):
         supervised = rollout.supervised(s)
-        for b, r in rollout.visible[s].nonzero().tolist():
-            consumed = tracers.address(rollout.tokens[s][b, r].item(), count, length)[1]
-            target = tracers.address(rollout.targets[s][b, r, 0].item(), count, length)[1]
-            fed = rollout.fed_by(s, b, r)
-            place[s, b, r] = len(nodes)
-            position = int(rollout.positions[s].expand(count, length)[b, r])
-            flag = bool(supervised[b, r])
-            nodes.append((s, b, r, consumed, target, flag, position, -1 if fed is None else place[fed]))
+        for i, r in rollout.visible[s].nonzero().tolist():
+            consumed = tracers.address(rollout.tokens[s][i, r].item(), count, length)[1]
+            target = tracers.address(rollout.targets[s][i, r, 0].item(), count, length)[1]
+            fed = rollout.fed_by(s, i, r)
+            place[s, i, r] = len(nodes)
+            flag, position = bool(supervised[i, r]), int(rollout.positions[s].expand_as(supervised)[i, r])
+            state_from = -1 if fed is None else place[fed]
+            anchor = found[i].start + r
+            nodes.append((s, found[i].batch, anchor, consumed, target, flag, position, state_from))
     return shared.rollout_nodes(nodes)
 
 
@@ -162,14 +181,9 @@ def state_gradient(case: StateGradientCase) -> Flags:
         raise NotApplicable("it feeds a state back with its graph")
     torch = shared.import_torch(CLONE)
     length = case.steps + 2
-    batch = TokenBatch(
-        np.arange(1, length + 1)[None],
-        np.ones((1, length), dtype=bool),
-        np.zeros((1, length), dtype=np.int64),
-        np.arange(length)[None],
-        np.ones((1, length), dtype=bool),
-    )
-    rollout = _Rollout(batch, np.random.default_rng(0).normal(size=(1, length, 4)), case.steps, own_logits=True)
+    features = np.random.default_rng(0).normal(size=(1, length, 4))
+    whole = [Sample(0, 0, length)]
+    rollout = _Rollout(whole, tracers.codes(1, length), features, np.ones((1, length), bool), case.steps, True)
     found = np.zeros((case.steps, case.steps), dtype=bool)
     for s, loss in enumerate(rollout.losses):
         grads = torch.autograd.grad(loss, rollout.states, retain_graph=True, allow_unused=True)
@@ -200,15 +214,47 @@ def draft_to_target(case: DraftMapCase) -> Ids:
     return found
 
 
-class _Rollout:
-    """One forward of the drafter, and what its steps were fed: lists have an entry a step."""
+def _gather(case: GatherCase) -> tuple[GatheredRows, Ids]:
+    features = np.asarray(case.features, dtype=np.float64)
+    width = features.shape[2]
+    found = shared.documents(case.batch)
+    rollout = _Rollout(found, np.asarray(case.batch.tokens), features, case.batch.supervise, steps=1)
+    seen = rollout.visible[0]
+    batch, source = shared.addresses(found, seen)
+    rows = GatheredRows(
+        batch=batch,
+        feature=rollout.features[seen][:, :width].double().numpy(),
+        token=rollout.tokens[0][seen].numpy(),
+        target=rollout.targets[0][seen][:, :width].double().numpy(),
+        supervise=rollout.supervised(0)[seen].numpy(),
+        position=rollout.positions[0].expand_as(seen)[seen].numpy(),
+    )
+    return rows, source
 
-    def __init__(self, batch: TokenBatch, features: np.ndarray, steps: int, own_logits: bool = False) -> None:
+
+class _Rollout:
+    """One forward of the drafter, and what its steps were fed: lists have an entry a step.
+
+    The target answers with the features of each sample, and with zeros where the collator padded it.
+    """
+
+    def __init__(
+        self,
+        found: Sequence[Sample],
+        tokens: Ids,
+        features: Rows,
+        supervise: Flags,
+        steps: int,
+        own_logits: bool = False,
+    ) -> None:
         torch = self._torch = shared.import_torch(CLONE)
-        counts = shared.lengths(batch)
+        if steps < 1:
+            raise NotApplicable("without a step there is no loss")
         width = features.shape[2] + features.shape[2] % 2  # rotary embeddings want an even one
-        wide = torch.zeros(*features.shape[:2], width)
-        wide[..., : features.shape[2]] = torch.tensor(features, dtype=torch.float32)
+        wide = torch.zeros(len(found), max(sample.length for sample in found), width)
+        samples = shared.cut(torch, found, features, tokens, supervise)
+        for i, (given, _, _) in enumerate(samples):
+            wide[i, : len(given), : features.shape[2]] = given
         self.tokens: list[Any] = []
         self.fed: list[Any] = []
         self.visible: list[Any] = []
@@ -224,7 +270,7 @@ class _Rollout:
                 self.targets.append(rows)
                 return super().forward(rows)
 
-        names, model = _drafter(int(batch.tokens[batch.valid].max()) + 1, width, width, softmax=Softmax)
+        names, model = _drafter(1 + max(int(ids.max()) for _, ids, _ in samples), width, width, softmax=Softmax)
         rotate = names["apply_rotary_pos_emb"]
 
         def rotated(q: Any, k: Any, cos: Any, sin: Any, position_ids: Any) -> Any:
@@ -241,15 +287,10 @@ class _Rollout:
         model.midlayer.register_forward_hook(lambda _, __, made: self.states.append(made[0][0]))
         model.lm_head.register_forward_hook(self._see_logits if own_logits else self._set_logits)
         items = [
-            {
-                "input_ids": torch.tensor(batch.tokens[b : b + 1, :n]),
-                "attention_mask": torch.ones(1, n, dtype=torch.long),
-                "loss_mask": torch.tensor(batch.supervise[b : b + 1, :n]).long(),
-            }
-            for b, n in enumerate(counts)
+            {"input_ids": ids[None], "attention_mask": torch.ones_like(ids)[None], "loss_mask": mask[None]}
+            for _, ids, mask in samples
         ]
         data = _collator()(items)
-        wide = wide[:, : max(counts)]
         model.target_model.answers = SimpleNamespace(hidden_states=[wide] * 3, logits=wide)
         self.losses = model(**data)[0]
 
@@ -258,9 +299,9 @@ class _Rollout:
         (found,) = self._torch.autograd.grad(self.losses[step], self.logits[step], retain_graph=True)
         return (found != 0).any(dim=-1)
 
-    def fed_by(self, step: int, b: int, r: int) -> tuple[int, int, int] | None:
-        """(step, batch row, row) of the output that a row is fed; None for the target's feature."""
-        state = self.fed[step][b, r]
+    def fed_by(self, step: int, i: int, r: int) -> tuple[int, int, int] | None:
+        """(step, sample, row) of the output that a row is fed; None for the target's feature."""
+        state = self.fed[step][i, r]
         for s in range(step):
             for found in (self.states[s] == state).all(dim=-1).nonzero().tolist():
                 return s, found[0], found[1]

@@ -13,7 +13,7 @@ with the steps and the k of the case on its command line.
   rows r < s, whose anchor lies before the sequence, are reported as they are. The state that a row is fed is found
   among features and earlier outputs bit by bit.
 - losses: the same statements with the case's rows as one sample, and the case's features (or, behind an identity head,
-  its logits) as what the drafter predicted at each step. They run in float64; the script itself runs under bfloat16
+  its logits) as what the drafter predicted at each step. They run in float32; the script itself runs under bfloat16
   autocast. The loss of all steps is their sum, which is what the gradients add up to; the script divides it by their
   number where it logs it. The script has one mask for all steps, so a case with several is not applicable. β is fixed;
   the weights are settings of the script and follow the case.
@@ -21,8 +21,10 @@ with the steps and the k of the case on its command line.
   generator for `noisy_sample`.
 - `state_gradient`: `torch.autograd.grad` of every step's loss to every output of the watched drafter.
 
-Not applicable, too: left-padded samples, holes, several sequences or none in a batch row, positions other than
-0, 1, 2, …, another owner of the mask than the source, another β, the noise of the paper.
+The segment of a batch row is a sample: it is cut out, and the collator pads it on the right. Not applicable, too:
+several segments in a batch row, holes, positions other than 0, 1, 2, …, batches without a token, more steps than
+the longest sample's tokens and one, for which the drafter's attention makes a mask of negative size, another owner of
+the mask than the source, a k above the vocabulary, which `torch.topk` refuses, another β, the noise of the paper.
 """
 
 from __future__ import annotations
@@ -35,13 +37,15 @@ import numpy as np
 from adapters import clone_features as shared
 from adapters import tracers
 from adapters.clones import Clone, Namespace
-from adapters.interface import AdapterError, Arithmetic, Declaration, NotApplicable
+from adapters.interface import AdapterError, Arithmetic, Declaration, Deviation, NotApplicable
+from adapters.samples import Sample
 from oracle.types import (
     DistillCase,
     Flags,
     GatherCase,
     GatheredRows,
     HassLossCase,
+    Ids,
     LossResult,
     NoiseCase,
     NoisySample,
@@ -61,11 +65,13 @@ SETTINGS = ("total_steps", "warm_steps", "train_config")
 SCRIPT = shared.Script(CLONE, "train/main_hass.py", "hidden_states", "forward_idx", SETTINGS)
 MODEL = "model/cnets_hass.py"
 
+_CODE = "https://github.com/HArmonizedSS/HASS/blob/main/train/main_hass.py"
+
 DECLARATION = Declaration(
     name="HArmonizedSS/HASS",
     version=CLONE.revision(),
     links=(
-        "https://github.com/HArmonizedSS/HASS/blob/main/train/main_hass.py",
+        _CODE,
         "https://github.com/HArmonizedSS/HASS/blob/main/model/cnets_hass.py",
     ),
     conventions={
@@ -81,38 +87,78 @@ DECLARATION = Declaration(
         "denominator_epsilon": "1e-05",
         "noise_amplitude": "length_scaled",
     },
-    arithmetic=Arithmetic(dtype="float64"),
+    arithmetic=Arithmetic(dtype="float32"),
     cost=dict.fromkeys(("gather_rows", "supervision_at_source", "rollout_rows", "state_gradient"), 6e-2)
     | dict.fromkeys(("feature_regression", "soft_cross_entropy", "topk_distillation", "hass_loss"), 3e-2)
     | dict.fromkeys(("feature_noise", "noisy_sample"), 3e-2),
     generators=("torch",),
+    deviations=(
+        Deviation(
+            "ROWS-307",
+            "the script clears the flag of a sample's last token, whose row it keeps as padding (see ROWS-310)",
+            link=_CODE,
+        ),
+        Deviation(
+            "ROWS-602",
+            "row r of step s is the node at anchor r − s; the rows r < s stay, with anchors before the sequence",
+            witness="rolled_out",
+        ),
+        Deviation(
+            "ROWS-603",
+            "the same rows: row 0 of every step is fed the feature of address 0, and those after it what became of it",
+            link=_CODE,
+        ),
+        Deviation(
+            "LOSSES-303",
+            "target_p * out_logp is NaN, 0 · (−inf), where both laws mask a token, and so is the loss",
+            witness="masked_on_both_sides",
+        ),
+        Deviation(
+            "LOSSES-502",
+            "torch.topk says nothing about which of equal logits it takes",
+            witness="tied_logits",
+        ),
+        Deviation(
+            "LOSSES-901",
+            "the mask multiplies: a NaN or an infinity in an unsupervised row makes loss and gradient NaN",
+            link=_CODE,
+        ),
+        Deviation(
+            "LOSSES-902",
+            "a batch without a supervised row has the loss 0/1e-05, which is 0, and is trained on",
+            link=_CODE,
+        ),
+    ),
 )
 
 
 def gather_rows(case: GatherCase) -> GatheredRows:
     """The rows that the drafter is fed at step 0, the padded last one of each sample among them."""
-    return shared.gather(CLONE, SCRIPT, MODEL, case)
+    return _gather(case)[0]
 
 
 def supervision_at_source(case: SupervisionCase) -> Flags:
     """The sources whose rows `compute_loss` weighs with 1."""
-    return shared.supervised_sources(gather_rows, case)
+    return shared.supervised_sources(_gather, case)
 
 
 def rollout_rows(case: RolloutRowsCase) -> RolloutRows:
     """Every row of every step, by what it was fed and trained towards."""
     count, length = case.batch.valid.shape
-    drafter, run = _rollout(case.batch, tracers.features(count, length, 2), case.steps)
+    found = shared.documents(case.batch)
+    drafter, run = _rollout(case.batch, found, tracers.features(count, length, 2), case.steps)
     nodes: list[tuple[int, int, int, int, int, bool, int, int]] = []
     place: dict[tuple[int, int, int], int] = {}
     for s, fed in enumerate(drafter.fed):
-        for b, r in fed.visible.nonzero().tolist():
-            consumed = tracers.address(fed.tokens[b, r].item(), count, length)[1]
-            target = tracers.address(run.target[s][b, r, 0].item(), count, length)[1]
-            source = _fed_by(drafter.fed, s, b, r)
-            place[s, b, r] = len(nodes)
-            flag, position = bool(run.mask[s][b, r, 0]), int(fed.positions[b, r])
-            nodes.append((s, b, r - s, consumed, target, flag, position, -1 if source is None else place[source]))
+        for i, r in fed.visible.nonzero().tolist():
+            consumed = tracers.address(fed.tokens[i, r].item(), count, length)[1]
+            target = tracers.address(run.target[s][i, r, 0].item(), count, length)[1]
+            source = _fed_by(drafter.fed, s, i, r)
+            place[s, i, r] = len(nodes)
+            flag, position = bool(run.mask[s][i, r, 0]), int(fed.positions[i, r])
+            state_from = -1 if source is None else place[source]
+            anchor = found[i].start + r - s
+            nodes.append((s, found[i].batch, anchor, consumed, target, flag, position, state_from))
     return shared.rollout_nodes(nodes)
 
 
@@ -166,7 +212,9 @@ def state_gradient(case: StateGradientCase) -> Flags:
     length = case.steps + 2
     ones = np.ones((1, length), dtype=bool)
     batch = TokenBatch(np.arange(length)[None], ones, ones.astype(np.int64), np.arange(length)[None], ones)
-    drafter, run = _rollout(batch, np.random.default_rng(0).normal(size=(1, length, 4)), case.steps)
+    drafter, run = _rollout(
+        batch, shared.documents(batch), np.random.default_rng(0).normal(size=(1, length, 4)), case.steps
+    )
     outputs = [fed.output for fed in drafter.fed]
     found = np.zeros((case.steps, case.steps), dtype=bool)
     for s, loss in enumerate(run.total):
@@ -175,29 +223,36 @@ def state_gradient(case: StateGradientCase) -> Flags:
     return found
 
 
-def _rollout(batch: TokenBatch, features: Rows, steps: int) -> tuple[shared.Watched, shared.Run]:
+def _gather(case: GatherCase) -> tuple[GatheredRows, Ids]:
+    return shared.gather(CLONE, SCRIPT, MODEL, case)
+
+
+def _rollout(
+    batch: TokenBatch, found: Sequence[Sample], features: Rows, steps: int
+) -> tuple[shared.Watched, shared.Run]:
     """A pass of the loop over a batch, with the clone's own drafter; tokens are the codes of their addresses."""
+    if steps < 1:
+        raise NotApplicable("without a step there is no loss")
+    if steps > 1 + max(sample.length for sample in found):
+        raise NotApplicable("its attention has no mask for more steps than a sequence has tokens, and one")
     names = SCRIPT.namespace()
     torch = names["torch"]
     names["args"].forward_num_total, names["args"].topk = steps, 1
     codes = tracers.codes(*batch.valid.shape)
-    samples = [
-        (torch.tensor(features[b, :n]), torch.tensor(codes[b, :n]), torch.tensor(batch.supervise[b, :n]).long())
-        for b, n in enumerate(shared.lengths(batch))
-    ]
     drafter = shared.Watched(CLONE, MODEL, codes.size + 1, features.shape[2])
-    return drafter, SCRIPT.run(names, drafter, SCRIPT.batch(names, samples), head=lambda rows: rows)
+    data = SCRIPT.batch(names, shared.cut(torch, found, features, codes, batch.supervise))
+    return drafter, SCRIPT.run(names, drafter, data, head=lambda rows: rows)
 
 
-def _fed_by(fed: Sequence[shared.Fed], step: int, b: int, r: int) -> tuple[int, int, int] | None:
-    """(step, batch row, row) of the output that a row is fed; None for the target's feature."""
+def _fed_by(fed: Sequence[shared.Fed], step: int, i: int, r: int) -> tuple[int, int, int] | None:
+    """(step, sample, row) of the output that a row is fed; None for the target's feature."""
     state = fed[step].state
     if state is None:
         return None
     for s in range(step):
-        for found in (fed[s].output == state[b, r]).all(dim=-1).nonzero().tolist():
+        for found in (fed[s].output == state[i, r]).all(dim=-1).nonzero().tolist():
             return s, found[0], found[1]
-    if not (fed[0].features == state[b, r]).all(dim=-1).any():
+    if not (fed[0].features == state[i, r]).all(dim=-1).any():
         raise AdapterError(f"row {r} of step {step} is fed neither a feature nor an earlier output")
     return None
 
@@ -206,8 +261,10 @@ def _run(
     names: Namespace, predicted: Sequence[Rows], target: Rows, supervise: Flags, k: int, head: Rows | None = None
 ) -> tuple[shared.Run, list[Any]]:
     torch = names["torch"]
+    if k > np.shape(target if head is None else head)[0 if head is not None else 1]:
+        raise NotApplicable("torch.topk takes no k above the vocabulary")
     names["args"].forward_num_total, names["args"].topk = len(predicted), k
-    leaves = [torch.tensor(np.array(rows, dtype=np.float64))[None].requires_grad_() for rows in predicted]
+    leaves = [torch.tensor(np.array(rows), dtype=torch.float32)[None].requires_grad_() for rows in predicted]
     waiting = iter(leaves)
     run = SCRIPT.run(
         names,
