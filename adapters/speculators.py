@@ -19,7 +19,8 @@ What is converted, and nothing else:
   (`speculators_engine.kept_ids`);
 - a part is the loss of a step with a decay of 1.
 
-The losses are the package's eager ones; the fused ones, its default, are Triton kernels of the same formulas.
+The losses are the package's eager ones. `adapters.speculators:fused` has `rollout_loss` with the fused ones, which it
+takes by default: Triton kernels, run by Triton's interpreter.
 Not applicable: segments that a hole or another segment interrupts, positions that are not counted from 0 in each
 document, `supervision_at_source` by another owner, gates, other denominators and divergences. There is no function that
 turns d2t into ids, no soft cross-entropy (`ce` is that against the argmax) and no noise in this version.
@@ -27,12 +28,13 @@ turns d2t into ids, no soft cross-entropy (`ce` is that against the argmax) and 
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 from typing import Any
 
 import numpy as np
 
-from adapters import speculators_engine, speculators_training, tracers
+from adapters import speculators_engine, speculators_training, tracers, triton_interpreter
 from adapters.interface import Arithmetic, Declaration, Deviation, NotApplicable
 from adapters.samples import Sample, advanced_mask, counted_from_zero, samples
 from oracle.types import (
@@ -145,6 +147,8 @@ DECLARATION = Declaration(
     ),
 )
 
+_OF_FUSED = ("LOSSES-708", "LOSSES-711", "LOSSES-901", "LOSSES-902", "LOSSES-906")
+
 
 def gather_rows(case: GatherCase) -> GatheredRows:
     """What step 0 of the forward is fed with, and the target that its loss is computed towards."""
@@ -216,7 +220,35 @@ def rollout_rows(case: RolloutRowsCase) -> RolloutRows:
 
 
 def rollout_loss(case: RolloutLossCase) -> LossResult:
-    """The sum of what `compute_metrics` makes of each step."""
+    """The sum of what `compute_metrics` makes of each step, with the eager loss."""
+    return _rollout_loss(case, "eager")
+
+
+class fused:
+    """The losses that the package takes by default."""
+
+    DECLARATION = dataclasses.replace(
+        DECLARATION,
+        name="speculators (fused)",
+        deviations=(
+            *(d for d in DECLARATION.deviations if d.clause in _OF_FUSED),
+            Deviation(
+                "LOSSES-1001",
+                "a target logit of −inf makes the loss NaN: the kernel multiplies p = 0 by log p − log q",
+                link=f"{_SOURCE}/losses/fused.py#L153-L154",
+            ),
+        ),
+        cost={"rollout_loss": 0.3},
+    )
+
+    @staticmethod
+    def rollout_loss(case: RolloutLossCase) -> LossResult:
+        """The sum of what `compute_metrics` makes of each step, with the fused loss."""
+        triton_interpreter.interpret("speculators.losses.fused")
+        return _rollout_loss(case, "fused")
+
+
+def _rollout_loss(case: RolloutLossCase, implementation: str) -> LossResult:
     for name in ("denominator", "restricted_target", "gate", "divergence", "reduction"):
         if getattr(case, name) != DECLARATION.conventions[name]:
             raise NotApplicable(f"{name} is {DECLARATION.conventions[name]}, and nothing else")
@@ -231,7 +263,7 @@ def rollout_loss(case: RolloutLossCase) -> LossResult:
     logits = torch.tensor(draft, dtype=torch.float32, requires_grad=True)
     targets = torch.tensor(target[:, :, kept], dtype=torch.float32)
     mask = torch.tensor(supervise, dtype=torch.bool)
-    loss_config = p.losses.resolve_loss_config("kl_div", "eager")
+    loss_config = p.losses.resolve_loss_config("kl_div", implementation)
     loss = torch.tensor(0.0)
     parts: list[float | None] = []
     for s in range(len(draft)):
