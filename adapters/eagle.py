@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from adapters import clone_features as shared
-from adapters import eagle_rollout as eagle3  # noqa: F401 - adapters.eagle:eagle3
+from adapters import eagle_rollout
 from adapters.clones import Clone, Namespace
 from adapters.interface import Arithmetic, Declaration, Deviation
 from oracle.types import (
@@ -49,6 +49,8 @@ from oracle.types import (
     SupervisionCase,
 )
 
+eagle3 = eagle_rollout
+"""`adapters.eagle:eagle3`: the trainer of EAGLE-3."""
 CLONE = Clone("EAGLE_CLONE", "https://github.com/SafeAILab/EAGLE", "eagle/train/main.py")
 SCRIPT = shared.Script(CLONE, "eagle/train/main.py", "predict", "loss", ("train_config",))
 MODEL = "eagle/model/cnets1.py"
