@@ -139,7 +139,7 @@ def _regression(
     for r in rows:
         here = finite_vector(predicted[r], "predicted", (*step, r))
         there = finite_vector(target[r], "target", (r,))
-        for i, residual in enumerate(here - there):
+        for i, residual in enumerate((here - there).tolist()):
             if abs(residual) < beta:
                 sum_of_terms += 0.5 * residual * residual / beta
                 grad[r, i] = residual / beta / elements

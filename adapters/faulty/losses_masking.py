@@ -199,13 +199,13 @@ class ClampsLogits(Losses):
 
 
 class FloorUnderProbabilities(Losses):
-    """Never lets a probability of the drafter go below 1e-8."""
+    """Never lets a probability of the drafter go below the smallest normal number of float32."""
 
     refutes = "LOSSES-1001"
 
     @classmethod
     def crossed(cls, p: Array, log_q: Array) -> Array:
-        return super().crossed(p, np.where(np.isneginf(log_q), log_q, np.maximum(log_q, np.log(1e-8))))
+        return super().crossed(p, np.where(np.isneginf(log_q), log_q, np.maximum(log_q, np.log(2.0**-126))))
 
 
 class StaysInTheInputsPrecision(Losses):

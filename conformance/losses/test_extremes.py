@@ -48,8 +48,8 @@ def test_many_rows(check: Check, operation: str) -> None:
     check.for_each([case], lambda case: judge.value(check, operation, case))
 
 
-MANY = 257
-"""One more than a power of two, so that the last block of any size is a short one."""
+MANY = 258
+"""All but one count: one more than a power of two, so that the last block of any size is a short one."""
 Numbers = Callable[..., np.ndarray]
 
 
