@@ -352,8 +352,9 @@ def _settled() -> dict[str, Any]:
 def _mapped(ids: Ids | None, vocabulary: int, width: int, steps: int, decay: float) -> Any:
     """The converted model with its draft vocabulary loaded, as `load_draft_vocab_cache` does it."""
     torch = modelopt_engine.package().torch
-    base = modelopt_engine.base_model(vocabulary)
-    model = modelopt_engine.converted(base, steps, width, eagle_loss_decay_factor=decay).train()
+    with torch.random.fork_rng(devices=[]):
+        base = modelopt_engine.base_model(vocabulary)
+        model = modelopt_engine.converted(base, steps, width, eagle_loss_decay_factor=decay).train()
     if ids is not None:
         offsets = torch.tensor(np.asarray(ids, dtype=np.int64)) - torch.arange(width)
         with tempfile.TemporaryDirectory() as folder, modelopt_engine.quiet():

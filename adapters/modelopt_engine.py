@@ -175,7 +175,8 @@ def maker(code: float, shape: tuple[int, int]) -> tuple[int, int, int]:
 def rolled_out(batch: dict[str, Any], positions: Ids, steps: int) -> Rollout:
     """The real forward over a collated batch, with parts that pass on and record what they get."""
     torch = package().torch
-    model = converted(base_model(VOCABULARY), steps, VOCABULARY).train()
+    with torch.random.fork_rng(devices=[]):  # what modules are initialised with is nobody's business
+        model = converted(base_model(VOCABULARY), steps, VOCABULARY).train()
     features = batch["base_model_outputs"]["base_model_hidden_states"]
     rows, length, width = features.shape
     fed: list[tuple[Any, ...]] = []

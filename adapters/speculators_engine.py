@@ -147,7 +147,8 @@ def rolled_out(batch: dict[str, Any], steps: int) -> Rollout:
     torch = p.torch
     width = batch["verifier_last_hidden_states"].shape[2]
     length = batch["input_ids"].shape[1]
-    model = drafter(steps, 4, VOCABULARY)
+    with torch.random.fork_rng(devices=[]):  # what modules are initialised with is nobody's business
+        model = drafter(steps, 4, VOCABULARY)
     fed: list[tuple[Any, Any, Any]] = []
     judged: list[tuple[Any, Any, Any]] = []
 
@@ -252,7 +253,8 @@ def kept_ids(draft_to_target: Ids | None, vocabulary: int) -> list[int]:
     )
     heads = Heads()
     heads.config = config
-    heads._init_vocab(config)
+    with torch.random.fork_rng(devices=[]):
+        heads._init_vocab(config)
     t2d = torch.zeros(vocabulary, dtype=torch.bool)
     t2d[ids] = True
     heads.load_vocab_mappings(t2d, ids - torch.arange(len(ids)))
