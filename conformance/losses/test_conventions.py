@@ -38,7 +38,7 @@ def test_a_convention_is_the_declared_one(check: Check, name: str) -> None:
             raise ClauseViolation(
                 f"{asked}, which gives {judge.shown(number(right.value))} of the parts "
                 f"{[judge.shown(number(part.value)) for part in right.parts]}; the implementation gives "
-                f"{judge.shown(answer.value)}. What explains it: {names(agreeing)}"
+                f"{judge.shown(answer.value)}. What explains it: {names([str(value) for value in agreeing])}"
             )
 
     check.for_each([case for value in values for case in separating(name, value, given)], body)

@@ -119,12 +119,17 @@ PACKED = batch(
 """Two sequences in one batch row."""
 ANSWER = batch([[11, 12, 13, 14, 15]], supervise=[[0, 0, 1, 1, 1]])
 """An answer of three tokens after a prompt of two (SpecForge#885)."""
+RAGGED = batch([[11, 12, 13, 14, 15], [21, 22, 23, 0, 0]], valid=[[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
+"""A short sample beside a long one, every flag set."""
 
 WITNESSES: Mapping[str, Any] = {
     # its last flag is set, and the last row is kept: that row is trained towards what does not exist
     "flag_on_the_last_token": ANSWER,
     "flag_on_the_last_token_traced": traced(ANSWER),
     "flag_on_the_last_token_rolled_out": RolloutRowsCase(ANSWER, 2),
+    "ragged": RAGGED,
+    "ragged_traced": traced(RAGGED),
+    "ragged_rolled_out": RolloutRowsCase(RAGGED, 2),
     "packed": PACKED,
     "packed_traced": traced(PACKED),
     "packed_rolled_out": RolloutRowsCase(PACKED, 2),

@@ -59,9 +59,14 @@ def full(draw: st.DrawFn, flags: bool = True, most: int = 7) -> TokenBatch:
 def padded(draw: st.DrawFn, flags: bool = True) -> TokenBatch:
     """One segment a batch row, each row with ids of its own: padding on either side, or holes."""
     rows, length = draw(st.integers(1, 3)), draw(st.integers(2, 7))
+    collated = draw(st.booleans())  # as collators make it: whole samples, padded on the right
     valid = []
     for _ in range(rows):
-        kind = draw(st.sampled_from(["right", "right", "left", "holes"]))
+        if collated:
+            held = draw(st.integers(1, length))
+            valid.append([1] * held + [0] * (length - held))
+            continue
+        kind = draw(st.sampled_from(["right", "left", "holes"]))
         if kind == "holes":
             valid.append(draw(st.lists(st.integers(0, 1), min_size=length, max_size=length)))
             continue

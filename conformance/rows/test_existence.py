@@ -12,7 +12,7 @@ from conformance.check import Check
 from conformance.roads import rows as road
 from conformance.rows import asking, strategies
 from conformance.rows.asking import VIA
-from conformance.rows.cases import ANSWER, PACKED, WORKED, batch
+from conformance.rows.cases import ANSWER, PACKED, RAGGED, WORKED, batch
 from conformance.verdicts import ClauseViolation, Inapplicable
 from oracle.types import OWNERS, RowPlan, SupervisionCase, TokenBatch
 
@@ -59,7 +59,7 @@ def test_which_rows_exist(check: Check, via: str, kind: str) -> None:
 
     if kind == "packed":
         check.observe("packing", "none")  # until it answers
-    first = {"full": [batch([[11, 12, 13, 14, 15]])], "padded": [WORKED], "packed": [flagged(PACKED)]}
+    first = {"full": [batch([[11, 12, 13, 14, 15]])], "padded": [WORKED, flagged(RAGGED)], "packed": [flagged(PACKED)]}
     check.for_all(BATCHES[kind], body, first=first.get(kind, []))
 
 
@@ -236,7 +236,7 @@ def test_a_row_kept_as_padding_is_not_supervised(check: Check) -> None:
                     f"batch row {b}: the row with source {t} has no next token or no target, and is supervised"
                 )
 
-    check.for_all(strategies.padded(), body, first=[ANSWER])
+    check.for_all(strategies.padded(), body, first=[ANSWER, RAGGED])
 
 
 # ---- what these checks share

@@ -11,7 +11,7 @@ import pytest
 from conformance.check import Check
 from conformance.roads import rows as road
 from conformance.rows import asking, strategies
-from conformance.rows.cases import ANSWER, PACKED, batch
+from conformance.rows.cases import ANSWER, PACKED, RAGGED, batch
 from conformance.verdicts import ClauseViolation, Inapplicable
 from oracle.types import RolloutRows, RolloutRowsCase
 
@@ -123,7 +123,9 @@ def test_a_node_kept_as_padding_is_not_supervised(check: Check) -> None:
             if supervised:
                 raise ClauseViolation(f"{named((s, b, a))} has no token or no target, and is supervised")
 
-    check.for_all(strategies.rollouts(strategies.padded()), body, first=[RolloutRowsCase(ANSWER, 2)])
+    check.for_all(
+        strategies.rollouts(strategies.padded()), body, first=[RolloutRowsCase(case, 2) for case in (ANSWER, RAGGED)]
+    )
 
 
 # ---- what these checks share
