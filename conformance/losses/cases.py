@@ -154,9 +154,9 @@ def rollout_edges(given: Settled) -> list[RolloutLossCase]:
 
 # ---- conventions
 
-_DRAFT = floats([[[0.5, -0.25], [0.25, 0.75], [-0.5, 0.5]], [[-0.75, 0.25], [0.5, -0.5], [0.25, 1.0]]])
-_DRAFT = np.concatenate([_DRAFT, floats([[[1.25, -0.5], [-0.25, 0.5], [0.75, -1.0]]])])
-_TARGET = floats(
+_DRAFT = odd([[[0.5, -0.25], [0.25, 0.75], [-0.5, 0.5]], [[-0.75, 0.25], [0.5, -0.5], [0.25, 1.0]]])
+_DRAFT = np.concatenate([_DRAFT, odd([[[1.25, -0.5], [-0.25, 0.5], [0.75, -1.0]]])])
+_TARGET = odd(
     [
         [[0.25, 1.5, -0.5], [1.75, 0.5, 0.25], [0.5, 0.25, 1.25]],  # the second is behind the gate
         [[-0.5, 0.25, 1.0], [0.75, 2.0, -0.25], [1.5, 0.5, 0.75]],  # the third is

@@ -13,15 +13,25 @@ from conformance import draw as drawing
 from conformance.check import Check
 from conformance.losses import judge, strategies
 from conformance.losses.conventions import VALUES, Settled, fields, settled
+from conformance.losses.separating import candidates, separating
 from conformance.verdicts import ClauseViolation, Inapplicable
 from oracle.types import RolloutLossCase
 
 OPERATION = "rollout_loss"
 
 
-def parts_of(check: Check, strategy: st.SearchStrategy[RolloutLossCase]) -> None:
+def parts_of(check: Check, strategy: st.SearchStrategy[RolloutLossCase], first: str = "") -> None:
+    """Judge parts on drawn cases, and before on those that tell values of the convention `first` apart."""
     check.require(OPERATION)
-    check.for_all(strategy, lambda case: judge.parts(check, OPERATION, case))
+    given = settled(check)
+    cases = apart(given, first) if first else []
+    check.for_all(strategy, lambda case: judge.parts(check, OPERATION, case), first=cases)
+
+
+def apart(given: Settled, name: str) -> list[RolloutLossCase]:
+    """Cases that tell the values of a convention apart, one for each value that can be asked for."""
+    values = [given[name]] if name in given else candidates(name)
+    return [case for value in values for case in separating(name, value, given)]
 
 
 @pytest.mark.clauses("LOSSES-701")
@@ -78,7 +88,7 @@ def test_the_gate(check: Check) -> None:
                 f"{{clause}} the row {verb}; in the implementation it {did}"
             )
 
-    first = [tied_gate(given, ids) for ids in ([0, 2], [1, 3], [2, 3])]
+    first = [*apart(given, "gate"), *(tied_gate(given, ids) for ids in ([0, 2], [1, 3], [2, 3]))]
     check.for_all(strategies.rollouts(given, True, "anywhere", ("gate",)), body, first=first)
 
 
@@ -86,7 +96,8 @@ def test_the_gate(check: Check) -> None:
 def test_the_denominator(check: Check) -> None:
     given = settled(check)
     free = ("denominator", "gate", "restricted_target")
-    parts_of(check, strategies.rollouts(given, True) | strategies.rollouts(given, True, "anywhere", free))
+    strategy = strategies.rollouts(given, True) | strategies.rollouts(given, True, "anywhere", free)
+    parts_of(check, strategy, "denominator")
 
 
 @pytest.mark.clauses("LOSSES-707")
@@ -117,7 +128,8 @@ def test_steps_that_add_nothing(check: Check) -> None:
 def test_the_divergence(check: Check) -> None:
     given = settled(check)
     free = ("divergence", "restricted_target", "gate", "denominator")
-    parts_of(check, strategies.rollouts(given, free=free) | strategies.rollouts(given, True, "anywhere", free))
+    strategy = strategies.rollouts(given, free=free) | strategies.rollouts(given, True, "anywhere", free)
+    parts_of(check, strategy, "divergence")
 
 
 @pytest.mark.clauses("LOSSES-710")
@@ -126,7 +138,9 @@ def test_the_gradient(check: Check) -> None:
     given = settled(check)
     free = (*VALUES, "denominator_epsilon", "step_weights")
     strategy = strategies.rollouts(given, True, free=free) | strategies.rollouts(given, True, "anywhere", free)
-    check.for_all(strategy, lambda case: judge.gradient(check, OPERATION, case), min(check.profile.examples, 60))
+    first = [case for name in VALUES for case in apart(given, name)]
+    examples = min(check.profile.examples, 60)
+    check.for_all(strategy, lambda case: judge.gradient(check, OPERATION, case), examples, first)
 
 
 @pytest.mark.clauses("LOSSES-711")
