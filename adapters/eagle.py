@@ -80,11 +80,6 @@ DECLARATION = Declaration(
     generators=("torch",),
     deviations=(
         Deviation(
-            "ROWS-307",
-            "the script clears the flag of a sample's last token, whose row it keeps as padding (see ROWS-310)",
-            link=_CODE,
-        ),
-        Deviation(
             "LOSSES-303",
             "target_p * out_logp is NaN, 0 · (−inf), where both laws mask a token, and so is the loss",
             witness="masked_on_both_sides",

@@ -94,11 +94,6 @@ DECLARATION = Declaration(
     generators=("torch",),
     deviations=(
         Deviation(
-            "ROWS-307",
-            "the script clears the flag of a sample's last token, whose row it keeps as padding (see ROWS-310)",
-            link=_CODE,
-        ),
-        Deviation(
             "ROWS-602",
             "row r of step s is the node at anchor r − s; the rows r < s stay, with anchors before the sequence",
             witness="rolled_out",
