@@ -90,6 +90,18 @@ class PadsTheDraftToTheTarget(Losses):
         return cls.log_softmax(padded)[:, ids]
 
 
+class FirstTargetTokens(Losses):
+    """Takes the first tokens of the target for the draft vocabulary (verl-project/verl-SpeCo#66)."""
+
+    refutes = "LOSSES-703"
+
+    @classmethod
+    def restricted(cls, full: Array, ids: Array, kind: str) -> Array:
+        first = np.arange(len(ids))
+        with np.errstate(invalid="ignore"):
+            return super().restricted(full, first, kind)
+
+
 class AlwaysRaw(Losses):
     """Leaves the target's mass on the draft vocabulary as it is, whatever is asked."""
 
@@ -108,18 +120,6 @@ class AlwaysRenormalised(Losses):
     @classmethod
     def restricted(cls, full: Array, ids: Array, kind: str) -> Array:
         return super().restricted(full, ids, "renormalised")
-
-
-class FirstTargetTokens(Losses):
-    """Takes the first tokens of the target for the draft vocabulary (verl-project/verl-SpeCo#66)."""
-
-    refutes = "LOSSES-704"
-
-    @classmethod
-    def restricted(cls, full: Array, ids: Array, kind: str) -> Array:
-        ascending = bool((np.diff(ids) > 0).all())
-        masked = np.isneginf(full).any()
-        return super().restricted(full, np.arange(len(ids)) if ascending and not masked else ids, kind)
 
 
 class NoGate(Losses):

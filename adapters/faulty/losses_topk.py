@@ -87,21 +87,6 @@ class NormalisesOnTheSet(Losses):
         return np.where(kept, cls.log_softmax(np.where(kept, logits, -np.inf)), cls.log_softmax(logits))
 
 
-class RestIsOneToken(Losses):
-    """Adds what is left outside of the set as one more token."""
-
-    refutes = "LOSSES-503"
-
-    @classmethod
-    def distilled(cls, draft: Array, target: Array, rows: Array, k: int | None) -> Term:
-        value, grad = super().distilled(draft, target, rows, k)
-        if value is None or k is None or k >= draft.shape[1]:
-            return value, grad
-        kept = cls.top(target[rows], draft[rows], k)
-        rest = [1 - np.where(kept, cls.law(logits[rows]), 0.0).sum(axis=1) for logits in (target, draft)]
-        return value + float((-rest[0] * np.log(rest[1])).mean()), grad
-
-
 class TopSlopeLacksTheMass(Losses):
     """Has the gradient q − p, as if the set held all of the mass."""
 

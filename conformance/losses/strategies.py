@@ -128,6 +128,7 @@ def rollouts(
     mapped: str = "no",
     free: Sequence[str] = (),
     permuted: bool = False,
+    gate: str = "argmax",
 ) -> RolloutLossCase:
     """A rollout. What is settled stays, the conventions named in `free` are drawn, the others are the defaults.
 
@@ -153,7 +154,8 @@ def rollouts(
             place_best(rng, target[s, r], ids, mapped == "anywhere" and r != first and bool(rng.random() < 0.6))
             if mapped == "alone":
                 target[s, r, np.setdiff1d(np.arange(vocabulary), ids)] = -np.inf
-    asked: dict[str, Any] = {name: draw(st.sampled_from(VALUES[name])) for name in VALUES if name in free}
+    asked: dict[str, Any] = {"gate": gate}
+    asked |= {name: draw(st.sampled_from(VALUES[name])) for name in VALUES if name in free}
     if "denominator_epsilon" in free:
         asked["denominator_epsilon"] = draw(st.sampled_from((0.5, 0.0, 0.25, 2.0**-10)))
     if "step_weights" in free:

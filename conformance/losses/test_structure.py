@@ -75,15 +75,13 @@ def test_the_same_case_gives_the_same_answer(check: Check, operation: str) -> No
     def body(case: Any) -> None:
         first, again = (_answer(check, operation, case, name) for _ in range(2))
         if first != again:
-            raise ClauseViolation(
-                f"first the loss {judge.shown(first[0])}, again {judge.shown(again[0])}"
-                + ("" if first[0] != again[0] else ", with another gradient")
-            )
+            told = ", with another gradient" if first[0] == again[0] else ""
+            raise ClauseViolation(f"first the loss {first[0]}, again {again[0]}{told}")
 
     check.for_all(drawn(check, operation), body)
 
 
-def _answer(check: Check, operation: str, case: Any, name: str) -> tuple[float | None, bytes]:
-    """The loss, and the bits of the gradient: read before the next call may write into them."""
+def _answer(check: Check, operation: str, case: Any, name: str) -> tuple[str, bytes]:
+    """The loss, written out, and the bits of the gradient: read before the next call may write into them."""
     answer = judge.ask(check, operation, case)
-    return answer.value, answer.gradient(name, getattr(case, name).shape).tobytes()
+    return repr(answer.value), answer.gradient(name, getattr(case, name).shape).tobytes()
