@@ -24,7 +24,11 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LANGUAGES = {"console", "sh", "python", "text", "json"}
 LONG = {"make test": ".ci/run", "make full": "", "make conformance": ".ci/run"}
 """Commands that start so are not run here, but where the value says; `make full` is all of them at length."""
-ELSEWHERE = {"python -m pip install .": "tests/test_wheel.py", "docs/adapters.md": "tests/test_adapters_page.py"}
+ELSEWHERE = {
+    "python -m pip install .": "tests/test_wheel.py",
+    "docs/adapters.md": "tests/test_adapters_page.py",
+    "docs/trainers.md": "tests/test_trainers_page.py",
+}
 """Commands, and whole pages, that another test runs."""
 HOSTS = {"github.com", "huggingface.co", "arxiv.org", "docs.pytest.org", "example.org"}
 _FENCE = re.compile(r"^```(?P<language>\w*) ?(?P<more>.*)\n(?P<text>(?:(?!```).*\n)*)```$", re.MULTILINE)

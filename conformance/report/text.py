@@ -66,7 +66,8 @@ def _rungs(run: Run) -> Iterator[str]:
         for identity, checks in verdicts.items():
             if clauses.clause(identity).contract == contract:
                 by_group.setdefault(clauses.clause(identity).group, []).append((identity, checks))
-        if {outcome.verdict for outcome in run.outcomes if outcome.contract == contract} == {_LACKING}:
+        words = {outcome.verdict for outcome in run.outcomes if outcome.contract == contract}
+        if _LACKING in words and words <= {_LACKING, Verdict.NOT_APPLICABLE.value}:
             yield f"{contract}: {_LACKING}"
             continue
         if len(run.contracts) > 1:
@@ -77,7 +78,7 @@ def _rungs(run: Run) -> Iterator[str]:
             f"; lowest clause refuted: {lowest}" if lowest else ""
         )
         if run.rungs_beside.get(contract):
-            yield f"beside it: {'; '.join(run.rungs_beside[contract])}"
+            yield from _wrapped(f"beside it: {'; '.join(run.rungs_beside[contract])}")
 
 
 _LACKING = Verdict.NOT_PROVIDED.value

@@ -119,8 +119,9 @@ PACKED = batch(
 """Two sequences in one batch row."""
 ANSWER = batch([[11, 12, 13, 14, 15]], supervise=[[0, 0, 1, 1, 1]])
 """An answer of three tokens after a prompt of two (SpecForge#885)."""
-RAGGED = batch([[11, 12, 13, 14, 15], [21, 22, 23, 0, 0]], valid=[[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
-"""A short sample beside a long one, every flag set."""
+_HELD = [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]
+RAGGED = batch([[11, 12, 13, 14, 15], [21, 22, 23, 0, 0]], valid=_HELD, supervise=_HELD)
+"""A short sample beside a long one, the flag of every token set."""
 
 WITNESSES: Mapping[str, Any] = {
     # its last flag is set, and the last row is kept: that row is trained towards what does not exist
