@@ -141,13 +141,13 @@ def rollout_loss(case: RolloutLossCase) -> LossResult:
     """The loss of the loop, and its step losses."""
     loop.conventional(case)
     loop.decay(case, 0.8)
-    value, parts, gradient = engine.step_losses(
+    value, parts, gradient, again = engine.step_losses(
         np.asarray(case.draft_logits),
         np.asarray(case.target_logits),
         np.asarray(case.supervise),
         loop.draft_mask(case),
     )
-    return LossResult(value, {"draft_logits": gradient}, tuple(parts))
+    return LossResult(value, {"draft_logits": gradient}, tuple(parts), {"draft_logits": again})
 
 
 def state_gradient(case: StateGradientCase) -> Flags:

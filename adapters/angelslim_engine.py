@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from adapters import eagle3_loop as loop
+from adapters.backward import twice
 from adapters.interface import AdapterError
 from oracle.types import Flags, Rows
 
@@ -177,8 +178,8 @@ def trace(given: Sequence[loop.Sample], steps: int) -> loop.Trace:
 
 def step_losses(
     draft_logits: Rows, target_logits: Rows, supervise: Flags, kept: Flags
-) -> tuple[float, list[float], Rows]:
-    """The loss of the whole loop, its step losses, and the gradient to the draft logits.
+) -> tuple[float, list[float], Rows, Rows]:
+    """The loss of the whole loop, its step losses, and the gradient to the draft logits, twice.
 
     The loop moves targets and mask left by one a step. Those of a case are free at every step, so while it lasts the
     trainer's shift hands out the case's next ones; weights, gate, softmaxes and means are the loop's own.
@@ -211,9 +212,9 @@ def step_losses(
         )
     finally:
         a.trainer.padding = shift
-    loss.backward()
+    first, second = twice(loss, trained)
     parts = [float(trainer._train_pending_log[f"train/ploss_{s}"]) for s in range(steps)]
-    return float(loss.detach()), parts, np.concatenate([_array(t.grad) for t in trained]).astype(np.float64)
+    return float(loss.detach()), parts, np.concatenate(first), np.concatenate(second)
 
 
 def state_gradients(steps: int) -> Flags:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from adapters import tracers
+from adapters.backward import twice
 from adapters.clones import Clone, Namespace, Standing
 from adapters.interface import AdapterError, NotApplicable
 from adapters.samples import Sample, counted_from_zero, samples
@@ -309,13 +310,10 @@ def frozen_head(names: Namespace, head: Any) -> Drafter:
 
 
 def answer(loss: Any, name: str, trained: Sequence[Any], stacked: bool, parts: Sequence[Any] = ()) -> LossResult:
-    """A loss as the script gives it, and its gradient by autograd; of all steps where `stacked`."""
-    import torch
-
-    grads = torch.autograd.grad(loss, list(trained), allow_unused=True)
-    found = [np.zeros(x.shape) if g is None else g.double().numpy() for x, g in zip(trained, grads)]
-    grad = np.stack([g[0] for g in found]) if stacked else found[0][0]
-    return LossResult(float(loss.detach()), {name: grad}, tuple(float(part.detach()) for part in parts))
+    """A loss as the script gives it, and its gradient by autograd, twice; of all steps where `stacked`."""
+    grad, again = (np.stack([g[0] for g in found]) if stacked else found[0][0] for found in twice(loss, list(trained)))
+    told = tuple(float(part.detach()) for part in parts)
+    return LossResult(float(loss.detach()), {name: grad}, told, {name: again})
 
 
 def once(names: Namespace) -> None:

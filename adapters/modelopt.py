@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 
 from adapters import modelopt_engine, modelopt_training, tracers
+from adapters.backward import twice
 from adapters.interface import Arithmetic, Declaration, Deviation, NotApplicable
 from adapters.samples import Sample, advanced_mask, samples
 from oracle.types import (
@@ -292,10 +293,9 @@ def rollout_loss(case: RolloutLossCase) -> LossResult:
         "aux_hidden_states": torch.cat([state] * modelopt_engine.LAYERS, dim=-1),
     }
     value = model(ids, base_model_outputs=features).loss
-    if value.requires_grad:
-        value.backward()
-    grad = np.zeros(draft.shape) if logits.grad is None else logits.grad.double().numpy()
-    return LossResult(float(value.detach()), {"draft_logits": grad}, tuple(parts))
+    first, second = twice(value, [logits])
+    again = {"draft_logits": second[0]}
+    return LossResult(float(value.detach()), {"draft_logits": first[0]}, tuple(parts), again)
 
 
 def draft_to_target(case: DraftMapCase) -> Ids:

@@ -58,6 +58,11 @@ _MEAN = "https://github.com/SafeAILab/EAGLE/issues/340"
 _CODE = "https://github.com/sgl-project/SpecForge/blob/main/specforge"
 _DEVIATIONS = (
     Deviation(
+        "LOSSES-104",
+        "the kernel's backward writes the gradient over the logits that it kept, and a second backward reads it there",
+        link=f"{_CODE}/core/loss.py",
+    ),
+    Deviation(
         "LOSSES-303",
         "the kernel multiplies: a token that target and draft mask costs 0 · −inf, which is NaN",
         witness="masked_on_both_sides",
@@ -137,23 +142,23 @@ def rollout_rows(case: RolloutRowsCase) -> RolloutRows:
 
 def soft_cross_entropy(case: DistillCase) -> LossResult:
     """The loss kernel alone: `LogSoftmaxLoss`, whose mean is over all rows."""
-    value, gradient = engine.kernel_loss(
+    value, gradient, again = engine.kernel_loss(
         np.asarray(case.draft_logits), np.asarray(case.target_logits), np.asarray(case.supervise)
     )
-    return LossResult(value, {"draft_logits": gradient})
+    return LossResult(value, {"draft_logits": gradient}, again={"draft_logits": again})
 
 
 def rollout_loss(case: RolloutLossCase) -> LossResult:
     """The strategy's loss, from the loss kernel's step losses."""
     loop.conventional(case)
-    value, parts, gradient = engine.step_losses(
+    value, parts, gradient, again = engine.step_losses(
         np.asarray(case.draft_logits),
         np.asarray(case.target_logits),
         np.asarray(case.supervise),
         loop.draft_mask(case),
         loop.decay(case, None),
     )
-    return LossResult(value, {"draft_logits": gradient}, tuple(parts))
+    return LossResult(value, {"draft_logits": gradient}, tuple(parts), {"draft_logits": again})
 
 
 def draft_to_target(case: DraftMapCase) -> Ids:

@@ -20,6 +20,7 @@ import numpy as np
 
 from adapters import eagle3_loop as loop
 from adapters import triton_interpreter
+from adapters.backward import twice
 from adapters.interface import AdapterError
 from oracle.types import Flags, Rows
 
@@ -180,8 +181,8 @@ def trace(given: Sequence[loop.Sample], steps: int) -> loop.Trace:
 
 def step_losses(
     draft_logits: Rows, target_logits: Rows, supervise: Flags, kept: Flags, decay: float
-) -> tuple[float, list[float], Rows]:
-    """The strategy's loss of a rollout, its step losses, and the gradient to the draft logits.
+) -> tuple[float, list[float], Rows, Rows]:
+    """The strategy's loss of a rollout, its step losses, and the gradient to the draft logits, twice.
 
     The loop takes a step's targets from those of step 0, moved left, so targets that are free at every step cannot
     pass it. Each step is a rollout of one step of its own here, through the same model, gate and kernel, and the
@@ -229,13 +230,13 @@ def step_losses(
         metadata={"target_repr": "logits"},
     )
     output = strategy.forward_loss(batch)
-    output.loss.backward()
+    first, second = twice(output.loss, trained)
     parts = [float(part) for part in output.metrics["plosses"]]
-    return float(output.loss.detach()), parts, np.concatenate([_array(t.grad) for t in trained]).astype(np.float64)
+    return float(output.loss.detach()), parts, np.concatenate(first), np.concatenate(second)
 
 
-def kernel_loss(draft_logits: Rows, target_logits: Rows, supervise: Flags) -> tuple[float, Rows]:
-    """The loss kernel's mean over all rows, and its gradient to the draft logits, on one vocabulary."""
+def kernel_loss(draft_logits: Rows, target_logits: Rows, supervise: Flags) -> tuple[float, Rows, Rows]:
+    """The loss kernel's mean over all rows, and its gradient to the draft logits, twice, on one vocabulary."""
     sf = specforge()
     torch = sf.torch
     trained = torch.tensor(draft_logits[None], dtype=torch.float32, requires_grad=True)
@@ -245,8 +246,8 @@ def kernel_loss(draft_logits: Rows, target_logits: Rows, supervise: Flags) -> tu
         loss_mask=torch.tensor(supervise[None, :, None]).long(),
     )
     loss = sf.loss.LogSoftmaxLoss.apply(trained, law, mask)
-    loss.backward()
-    return float(loss.detach()), _array(trained.grad)[0].astype(np.float64)
+    first, second = twice(loss, [trained])
+    return float(loss.detach()), first[0][0], second[0][0]
 
 
 def state_gradients(steps: int) -> Flags:

@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 
 from adapters import speculators_engine, speculators_training, tracers, triton_interpreter
+from adapters.backward import twice
 from adapters.interface import Arithmetic, Declaration, Deviation, NotApplicable
 from adapters.samples import Sample, advanced_mask, counted_from_zero, samples
 from oracle.types import (
@@ -275,10 +276,9 @@ def _rollout_loss(case: RolloutLossCase, implementation: str) -> LossResult:
         )
         parts.append(float(p.metrics.compute_metrics(*moved, None, s, 1.0, loss_config)[0].detach()))
         loss = loss + p.metrics.compute_metrics(*moved, None, s, decay, loss_config)[0]
-    if loss.requires_grad:
-        loss.backward()
-    grad = np.zeros(draft.shape) if logits.grad is None else logits.grad.double().numpy()
-    return LossResult(float(loss.detach()), {"draft_logits": grad}, tuple(parts))
+    first, second = twice(loss, [logits])
+    again = {"draft_logits": second[0]}
+    return LossResult(float(loss.detach()), {"draft_logits": first[0]}, tuple(parts), again)
 
 
 def state_gradient(case: StateGradientCase) -> Flags:

@@ -21,6 +21,7 @@ import numpy as np
 
 from adapters import tiny_losses as losses
 from adapters import tiny_training as training
+from adapters.backward import twice
 from adapters.interface import AdapterError, Arithmetic, Declaration
 from oracle.errors import BadInput
 from oracle.types import (
@@ -190,12 +191,11 @@ def _noise(unit: Tensor, length: int, law: str) -> Tensor:
 
 def _result(value: Tensor | None, name: str, trained: Tensor, parts: Sequence[Tensor | None] = ()) -> LossResult:
     """Value, gradient by autograd (zeros where the loss does not reach the input), and the terms as numbers."""
-    torch = _torch()
-    grad = None
-    if value is not None and value.requires_grad:
-        (grad,) = torch.autograd.grad(value, trained, allow_unused=True)
-    found = np.zeros(tuple(trained.shape)) if grad is None else training.array(grad)
-    return LossResult(training.number(value), {name: found}, tuple(training.number(part) for part in parts))
+    told = tuple(training.number(part) for part in parts)
+    if value is None:
+        return LossResult(None, {name: np.zeros(tuple(trained.shape))}, told)
+    first, second = twice(value, [trained])
+    return LossResult(training.number(value), {name: first[0]}, told, {name: second[0]})
 
 
 def _flags(values: object) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -73,12 +74,27 @@ def test_the_same_case_gives_the_same_answer(check: Check, operation: str) -> No
     name = judge.TRAINED[operation]
 
     def body(case: Any) -> None:
+        backward_twice(judge.ask(check, operation, case), name, getattr(case, name).shape)
         first, again = (_answer(check, operation, case, name) for _ in range(2))
         if first != again:
             told = ", with another gradient" if first[0] == again[0] else ""
             raise ClauseViolation(f"first the loss {first[0]}, again {again[0]}{told}")
 
     check.for_all(drawn(check, operation), body)
+
+
+def backward_twice(answer: judge.Answer, name: str, shape: tuple[int, ...]) -> None:
+    """`ClauseViolation` where the implementation shows a second backward over its graph, and it differs."""
+    shown = getattr(answer.result, "again", None)
+    if shown is None:
+        return
+    first = answer.gradient(name, shape)
+    second = judge.Answer(SimpleNamespace(grad=shown), None).gradient(name, shape)
+    if first.tobytes() != second.tobytes():
+        at = tuple(int(i) for i in np.argwhere(first != second)[0])
+        raise ClauseViolation(
+            f"grad[{name!r}] is {first[at]:.9g} at {list(at)}, and {second[at]:.9g} by a second backward over the graph"
+        )
 
 
 def _answer(check: Check, operation: str, case: Any, name: str) -> tuple[str, bytes]:

@@ -21,12 +21,13 @@ class LossResult:
 
     value: None where no row counts. grad: name of a trained input → float64 array of its shape, zeros where nothing
     counts; inputs of the teacher have no entry. parts: the unweighted terms of a loss of several, None for a term that
-    counts no row.
+    counts no row. again: the gradient that a second backward over the same graph gives, where there is a graph.
     """
 
     value: float | None
     grad: Mapping[str, Rows]
     parts: tuple[float | None, ...] = ()
+    again: Mapping[str, Rows] | None = None
 
 
 @dataclass(frozen=True, eq=False)
