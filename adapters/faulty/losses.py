@@ -249,8 +249,7 @@ class LawOfTheDraft(Losses):
 
     @classmethod
     def crossed(cls, p: Array, log_q: Array) -> Array:
-        with np.errstate(divide="ignore"):
-            return super().crossed(np.exp(log_q), np.log(p))
+        return super().crossed(np.exp(log_q), np.log(np.where(p > 0, p, 1.0)))
 
 
 class HalfPrecisionSoftmax(Losses):
