@@ -65,6 +65,11 @@ _DEVIATIONS = (
     Deviation("ROWS-609", _LAST, link=_MASKED, witness="flag_on_the_last_token_rolled_out"),
     Deviation("LOSSES-708", _NOTHING, link=_MEAN),
     Deviation(
+        "LOSSES-711",
+        "the gate multiplies, too: where no draft token has target mass, 0 times the NaN of its softmax is NaN",
+        link=f"{_CODE}/trainer/eagle3_trainer.py",
+    ),
+    Deviation(
         "LOSSES-901",
         "rows are multiplied by the mask, and 0 · NaN is NaN: one bad row anywhere, and the whole loss is lost",
         link=f"{_CODE}/trainer/eagle3_trainer.py",
