@@ -21,26 +21,26 @@ from oracle.types import (
 
 @drawer(RegressionCase)
 def regression(case: RegressionCase) -> str:
-    head = f"{len(case.supervise)} rows of features; beta {number(case.beta)}"
+    head = f"{_many(len(case.supervise), 'row')} of features; beta {number(case.beta)}"
     return "\n".join([head, *_pairs(case.predicted, case.target, case.supervise, "predicted", "target")])
 
 
 @drawer(DistillCase)
 def distillation(case: DistillCase) -> str:
-    head = f"{len(case.supervise)} rows of logits over {case.draft_logits.shape[1]} tokens"
+    head = f"{_many(len(case.supervise), 'row')} of logits over {case.draft_logits.shape[1]} tokens"
     return "\n".join([head, *_pairs(case.draft_logits, case.target_logits, case.supervise, "draft", "target")])
 
 
 @drawer(TopKCase)
 def topk(case: TopKCase) -> str:
-    head = f"{len(case.supervise)} rows of logits over {case.draft_logits.shape[1]} tokens; k = {case.k}"
+    head = f"{_many(len(case.supervise), 'row')} of logits over {case.draft_logits.shape[1]} tokens; k = {case.k}"
     return "\n".join([head, *_pairs(case.draft_logits, case.target_logits, case.supervise, "draft", "target")])
 
 
 @drawer(Eagle1Case)
 def eagle1(case: Eagle1Case) -> str:
     head = (
-        f"{len(case.supervise)} rows of features, a head of {len(case.head)} tokens; beta {number(case.beta)}, weights "
+        f"{_many(len(case.supervise), 'row')} of features, a head of {len(case.head)} tokens; beta {number(case.beta)}, weights "
         f"{number(case.regression_weight)} and {number(case.classification_weight)}"
     )
     rows = _pairs(case.predicted, case.target, case.supervise, "predicted", "target")
@@ -52,7 +52,7 @@ def hass(case: HassLossCase) -> str:
     steps, rows, _ = case.predicted.shape
     weights = ", ".join(map(number, (case.regression_weight, case.classification_weight, case.topk_weight)))
     head = (
-        f"{steps} steps of {rows} rows of features, a head of {len(case.head)} tokens; k = {case.k}, beta "
+        f"{_many(steps, 'step')} of {_many(rows, 'row')} of features, a head of {len(case.head)} tokens; k = {case.k}, beta "
         f"{number(case.beta)}, weights {weights}"
     )
     lines = [head, *_matrix("target of row", case.target)]
@@ -67,7 +67,7 @@ def rollout(case: RolloutLossCase) -> str:
     steps, rows, width = case.draft_logits.shape
     vocabulary = f"{width} draft tokens of {case.target_logits.shape[2]}"
     stands = "" if case.draft_to_target is None else f"; draft ids stand for {case.draft_to_target.tolist()}"
-    lines = [f"{steps} steps of {rows} rows of logits, {vocabulary}{stands}"]
+    lines = [f"{_many(steps, 'step')} of {_many(rows, 'row')} of logits, {vocabulary}{stands}"]
     weights = "0.8**s" if case.step_weights is None else row(list(case.step_weights))
     lines.append(
         f"  weights {weights}; denominator {case.denominator} + {number(case.denominator_epsilon)}; restricted target "
@@ -88,7 +88,7 @@ def draft_map(case: DraftMapCase) -> str:
 
 @drawer(StateGradientCase)
 def state_gradient(case: StateGradientCase) -> str:
-    return f"a rollout of {case.steps} steps, gradient {case.gradient}"
+    return f"a rollout of {_many(case.steps, 'step')}, gradient {case.gradient}"
 
 
 def _pairs(first: np.ndarray, second: np.ndarray, supervise: np.ndarray, here: str, there: str) -> list[str]:
@@ -96,6 +96,10 @@ def _pairs(first: np.ndarray, second: np.ndarray, supervise: np.ndarray, here: s
 
 
 _MOST = 12
+
+
+def _many(count: int, name: str) -> str:
+    return f"{count} {name}{'' if count == 1 else 's'}"
 
 
 def _rows(rows: np.ndarray, supervise: np.ndarray, name: str) -> list[str]:
