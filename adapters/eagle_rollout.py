@@ -90,6 +90,7 @@ DECLARATION = Declaration(
         ),
         Deviation("ROWS-609", "and so does a padded row of every later step that the flag is shifted to", link=_PADDED),
         Deviation("LOSSES-708", "a step that counts no row has the loss 0, and is added", link=_CODE),
+        Deviation("LOSSES-711", "the gate multiplies by 0 what a softmax over nothing made NaN", link=_CODE),
         Deviation(
             "LOSSES-802",
             "inference drops the map where both vocabularies have one size",
