@@ -54,7 +54,7 @@ def true(*shape: int) -> np.ndarray:
 
 def odd(values: Sequence[Any]) -> np.ndarray:
     """Numbers that bfloat16 does not hold: what it makes of those that it holds is a clause of its own."""
-    return floats(values) + 2.0**-8
+    return floats(values) + 2.0**-10
 
 
 INF = float("inf")

@@ -40,8 +40,8 @@ def topk(case: TopKCase) -> str:
 @drawer(Eagle1Case)
 def eagle1(case: Eagle1Case) -> str:
     head = (
-        f"{_many(len(case.supervise), 'row')} of features, a head of {len(case.head)} tokens; beta {number(case.beta)}, weights "
-        f"{number(case.regression_weight)} and {number(case.classification_weight)}"
+        f"{_many(len(case.supervise), 'row')} of features, a head of {len(case.head)} tokens; beta "
+        f"{number(case.beta)}, weights {number(case.regression_weight)} and {number(case.classification_weight)}"
     )
     rows = _pairs(case.predicted, case.target, case.supervise, "predicted", "target")
     return "\n".join([head, *rows, *_matrix("head of token", case.head)])
@@ -52,8 +52,8 @@ def hass(case: HassLossCase) -> str:
     steps, rows, _ = case.predicted.shape
     weights = ", ".join(map(number, (case.regression_weight, case.classification_weight, case.topk_weight)))
     head = (
-        f"{_many(steps, 'step')} of {_many(rows, 'row')} of features, a head of {len(case.head)} tokens; k = {case.k}, beta "
-        f"{number(case.beta)}, weights {weights}"
+        f"{_many(steps, 'step')} of {_many(rows, 'row')} of features, a head of {len(case.head)} tokens; "
+        f"k = {case.k}, beta {number(case.beta)}, weights {weights}"
     )
     lines = [head, *_matrix("target of row", case.target)]
     for s in range(steps):

@@ -149,6 +149,7 @@ def test_a_row_without_a_draft_token_does_not_count(check: Check) -> None:
     """A gate closes it, and without one nothing is left to learn from: either way it leaves no trace."""
     check.require(OPERATION)
     given = settled(check)
+
     def body(case: RolloutLossCase) -> None:
         judge.parts(check, OPERATION, case)
         judge.gradient(check, OPERATION, case)
@@ -174,8 +175,8 @@ def tied_gate(given: Settled, ids: list[int]) -> RolloutLossCase:
 
 def impossible_behind_a_zero(given: Settled) -> RolloutLossCase:
     """A step of zero weight whose loss is infinite."""
-    draft = np.array([[[0.5, -np.inf, 1.0], [0.25, 1.5, -0.5]], [[1.25, 0.5, -1.0], [2.0, -0.25, 0.5]]]) + 2.0**-8
-    target = np.array([[[0.5, 1.5, -0.25], [0.75, 2.0, 0.25]], [[1.0, -0.5, 0.25], [0.5, 1.75, -1.5]]]) + 2.0**-8
+    draft = np.array([[[0.5, -np.inf, 1.0], [0.25, 1.5, -0.5]], [[1.25, 0.5, -1.0], [2.0, -0.25, 0.5]]]) + 2.0**-10
+    target = np.array([[[0.5, 1.5, -0.25], [0.75, 2.0, 0.25]], [[1.0, -0.5, 0.25], [0.5, 1.75, -1.5]]]) + 2.0**-10
     return RolloutLossCase(draft, target, np.ones((2, 2), dtype=bool), **fields(given, 2, {"step_weights": (0.0, 1.5)}))
 
 
