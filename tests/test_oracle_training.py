@@ -66,7 +66,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "length": (lambda: noise.feature_noise(NoiseCase(UNIT, 0, "paper")), "length = 0: is a whole number of at least 1"),
     "law": (
         lambda: noise.feature_noise(NoiseCase(UNIT, 4, "normal")),
-        "law = 'normal': is one of paper, length_scaled",
+        "law = 'normal': is one of paper, length_",
     ),
     "no row": (
         lambda: noise.noisy_sample(SampleCase(np.ones((0, 2)), np.ones((0, 2)), 1)),
