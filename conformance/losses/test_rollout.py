@@ -122,7 +122,7 @@ def test_steps_that_add_nothing(check: Check) -> None:
 
     given = settled(check)
     first = [] if "step_decay" in given else [impossible_behind_a_zero(given)]
-    check.for_all(adding_nothing(given), body, first=first)
+    check.for_all(adding_nothing(given), body, judge.few(check), first)
 
 
 @pytest.mark.clauses("LOSSES-709")
@@ -140,8 +140,7 @@ def test_the_gradient(check: Check) -> None:
     free = (*VALUES, "denominator_epsilon", "step_weights")
     strategy = strategies.rollouts(given, True, free=free) | strategies.rollouts(given, True, "anywhere", free)
     first = [case for name in VALUES for case in apart(given, name)]
-    examples = min(check.profile.examples, 60)
-    check.for_all(strategy, lambda case: judge.gradient(check, OPERATION, case), examples, first)
+    check.for_all(strategy, lambda case: judge.gradient(check, OPERATION, case), judge.few(check), first)
 
 
 @pytest.mark.clauses("LOSSES-711")

@@ -45,7 +45,7 @@ def test_soft_cross_entropy(check: Check) -> None:
 def test_the_gradient_of_soft_cross_entropy(check: Check) -> None:
     check.require("soft_cross_entropy")
     strategy = strategies.distillations(mixed=True)
-    check.for_all(strategy, lambda case: judge.gradient(check, "soft_cross_entropy", case))
+    check.for_all(strategy, lambda case: judge.gradient(check, "soft_cross_entropy", case), judge.few(check))
 
 
 @pytest.mark.clauses("LOSSES-303")
@@ -58,7 +58,7 @@ def test_masked_tokens(check: Check) -> None:
         if not impossible[case.supervise].any():  # an infinite loss has no gradient to speak of
             judge.gradient(check, "soft_cross_entropy", case)
 
-    check.for_all(strategies.distillations(masked=True), body, first=MASKED_LOGITS)
+    check.for_all(strategies.distillations(masked=True), body, judge.few(check), MASKED_LOGITS)
 
 
 @pytest.mark.clauses("LOSSES-401")
@@ -76,7 +76,8 @@ def test_the_weights_of_eagle_1(check: Check) -> None:
 @pytest.mark.clauses("LOSSES-403")
 def test_the_gradient_of_eagle_1(check: Check) -> None:
     check.require("eagle1_loss")
-    check.for_all(strategies.eagle1s(mixed=True), lambda case: judge.gradient(check, "eagle1_loss", case))
+    strategy = strategies.eagle1s(mixed=True)
+    check.for_all(strategy, lambda case: judge.gradient(check, "eagle1_loss", case), judge.few(check))
 
 
 @st.composite
