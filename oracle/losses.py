@@ -36,7 +36,7 @@ def feature_regression(case: RegressionCase) -> LossResult:
     r²/2β where |r| < β, |r| − β/2 elsewhere. Raises `BadInput`.
     """
     member(case, RegressionCase)
-    predicted = tensor(case.predicted, "predicted", "f", ("R", "d"))
+    predicted = _features(case.predicted, ("R", "d"))
     target = tensor(case.target, "target", "f", predicted.shape)
     rows = _counted(case.supervise, "supervise", len(predicted))
     value, grad = _regression(predicted, target, rows, _beta(case.beta), ())
@@ -73,7 +73,7 @@ def eagle1_loss(case: Eagle1Case) -> LossResult:
     parts: both terms before their weights. A zero weight drops its term. Raises `BadInput`.
     """
     member(case, Eagle1Case)
-    predicted = tensor(case.predicted, "predicted", "f", ("R", "d"))
+    predicted = _features(case.predicted, ("R", "d"))
     target = tensor(case.target, "target", "f", predicted.shape)
     head = _head(case.head, predicted.shape[1])
     rows = _counted(case.supervise, "supervise", len(predicted))
@@ -95,7 +95,7 @@ def hass_loss(case: HassLossCase) -> LossResult:
     parts: the losses of the steps, None where a step supervises no row. Raises `BadInput`.
     """
     member(case, HassLossCase)
-    predicted = tensor(case.predicted, "predicted", "f", ("T", "R", "d"))
+    predicted = _features(case.predicted, ("T", "R", "d"))
     steps, count, width = predicted.shape
     target = tensor(case.target, "target", "f", (count, width))
     head = _head(case.head, width)
@@ -139,7 +139,9 @@ def _regression(
     for r in rows:
         here = finite_vector(predicted[r], "predicted", (*step, r))
         there = finite_vector(target[r], "target", (r,))
-        for i, residual in enumerate((here - there).tolist()):
+        with np.errstate(over="ignore"):
+            residuals = (here - there).tolist()  # beyond float64 the loss is infinite
+        for i, residual in enumerate(residuals):
             if abs(residual) < beta:
                 sum_of_terms += 0.5 * residual * residual / beta
                 grad[r, i] = residual / beta / elements
@@ -175,10 +177,19 @@ def _through_head(
     """`_distilled` of the head's logits, and its gradient with respect to the predicted features."""
     draft_logits, target_logits = np.zeros((len(predicted), len(head))), np.zeros((len(predicted), len(head)))
     for r in rows:
-        draft_logits[r] = head @ finite_vector(predicted[r], "predicted", (*step, r))
-        target_logits[r] = head @ finite_vector(target[r], "target", (r,))
+        draft_logits[r] = _headed(head, finite_vector(predicted[r], "predicted", (*step, r)), "predicted", (*step, r))
+        target_logits[r] = _headed(head, finite_vector(target[r], "target", (r,)), "target", (r,))
     value, grad = _distilled(draft_logits, target_logits, rows, k)
     return value, grad @ head
+
+
+def _headed(head: Rows, feature: Rows, field: str, index: tuple[int, ...]) -> Rows:
+    """The logits of a feature; `BadInput` where they leave float64."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        made = head @ feature
+    if not np.all(np.isfinite(made)):
+        raise BadInput(field, index, "a feature that counts has finite logits")
+    return np.asarray(made)
 
 
 def _two(draft: object, target: object) -> tuple[Rows, Rows]:
@@ -186,6 +197,13 @@ def _two(draft: object, target: object) -> tuple[Rows, Rows]:
     if first.shape[1] == 0:
         raise BadInput("draft_logits", (), "has at least one token", first.shape)
     return first, tensor(target, "target_logits", "f", first.shape)
+
+
+def _features(values: object, shape: Sequence[int | str]) -> Rows:
+    predicted = tensor(values, "predicted", "f", shape)
+    if predicted.shape[-1] == 0:
+        raise BadInput("predicted", (), "has at least one feature", predicted.shape)
+    return predicted
 
 
 def _head(values: object, width: int) -> Rows:

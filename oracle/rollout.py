@@ -21,6 +21,7 @@ from oracle.types import (
     LossResult,
     RolloutLossCase,
 )
+from oracle.validation import as_array
 from oracle.vocabulary import distinct
 
 DECAY = 0.8
@@ -100,9 +101,9 @@ class _View:
     def _weights(self, case: RolloutLossCase) -> list[float]:
         if case.step_weights is None:
             return [DECAY**s for s in range(self.steps)]
-        given = list(np.asarray(case.step_weights, dtype=object).reshape(-1))
-        if len(given) != self.steps:
-            raise BadInput("step_weights", (), f"there is one weight for each of the {self.steps} steps", len(given))
+        given = as_array(case.step_weights, "step_weights")
+        if given.shape != (self.steps,):
+            raise BadInput("step_weights", (), f"there is one weight for each of the {self.steps} steps", given.shape)
         return [finite(w, "step_weights", "a weight is a finite number", (s,)) for s, w in enumerate(given)]
 
     def row(self, s: int, r: int) -> _Row | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from oracle.errors import BadInput
-from oracle.tensors import member, one_of, tensor, whole
+from oracle.tensors import int64, member, one_of, tensor, whole
 from oracle.types import (
     OWNERS,
     Flags,
@@ -97,7 +97,7 @@ def rollout_rows(case: RolloutRowsCase) -> RolloutRows:
                     continue
                 index[s, b, a] = len(nodes)
                 fed = index[s - 1, b, a] if s else -1
-                nodes.append((s, b, a, a + s + 1, view.supervised(b, a + s), view.position(b, a) + s, fed))
+                nodes.append((s, b, a, a + s + 1, view.supervised(b, a + s), view.stands(b, a, s), fed))
     step, batch, anchor, consumed, supervise, position, state_from = zip(*nodes) if nodes else ((),) * 7
     return RolloutRows(
         step=_ids(step),
@@ -170,10 +170,13 @@ class _View:
         return bool(self._supervise[b, t])
 
     def position(self, b: int, t: int) -> int:
-        return int(self._position[b, t])
+        return int64(self._position[b, t], f"{self._field}.position", (b, t))
+
+    def stands(self, b: int, a: int, s: int) -> int:
+        return int64(self.position(b, a) + s, f"{self._field}.position", (b, a))
 
     def token(self, b: int, t: int) -> int:
-        token = int(self._tokens[b, t])
+        token = int64(self._tokens[b, t], f"{self._field}.tokens", (b, t))
         if token < 0:
             raise BadInput(f"{self._field}.tokens", (b, t), "a token that is read has an id of at least 0", token)
         return token

@@ -24,9 +24,19 @@ def tensor(values: object, field: str, kinds: str, shape: Sequence[int | str]) -
         raise BadInput(field, (), f"has shape [{', '.join(map(str, shape))}]", array.shape)
     if kinds == "f" and array.dtype.kind in "iu":
         return array.astype(np.float64)
+    if array.size == 0 and array.dtype == np.float64:  # what NumPy makes of an empty list
+        return array.astype({"f": np.float64, "iu": np.int64, "b": bool}[kinds])
     if array.dtype.kind not in kinds:
         raise BadInput(field, (), f"holds {KINDS[kinds]}", str(array.dtype))
     return array
+
+
+def int64(value: object, field: str, index: tuple[int, ...]) -> int:
+    """An integer that is read; `BadInput` beyond 64 bits."""
+    number = int(value)  # type: ignore[call-overload]
+    if not -(2**63) <= number < 2**63:
+        raise BadInput(field, index, "an integer that is read has 64 bits", number)
+    return int(number)
 
 
 def member(case: object, kind: type) -> None:
@@ -46,9 +56,13 @@ def finite(value: object, field: str, rule: str = "is a finite number", index: t
     """A finite real number; `BadInput` otherwise."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise BadInput(field, index, rule, value)
-    if not math.isfinite(value):
-        raise BadInput(field, index, rule, float(value))
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise BadInput(field, index, rule, value) from None
+    if not math.isfinite(number):
+        raise BadInput(field, index, rule, number)
+    return number
 
 
 def one_of(value: object, field: str, names: Sequence[str]) -> str:

@@ -47,7 +47,10 @@ def training_step(case: TrainingCase) -> TrainingResult:
     refuse_stale(case.cached_for, case.trained_for)
     rng = np.random.default_rng(whole(case.seed, "seed", 0))
     target, drafter = models(rng)
-    optimizer = AdamW(drafter, finite(case.weight_decay, "weight_decay"))
+    decay = finite(case.weight_decay, "weight_decay")
+    if decay < 0:
+        raise BadInput("weight_decay", (), "is at least zero", decay)
+    optimizer = AdamW(drafter, decay)
     for _ in range(whole(case.warm_steps, "warm_steps", 0)):
         optimizer.step(Forward(warm_batch(rng), target, drafter).gradient())
     before = _copied(drafter), _copied(optimizer.state), _copied(target)
@@ -152,14 +155,15 @@ class Forward:
 def _features(batch: TokenBatch, embedding: Rows) -> Rows:
     """f[t] = tanh(e(x[t]) + ½ f[t−1]) within a segment; an invalid address holds NaN, which nobody reads."""
     soft_rows(batch)  # refuses what is no batch
-    features = np.full((*batch.tokens.shape, embedding.shape[1]), math.nan)
-    for b, row in enumerate(batch.tokens):
+    tokens, valid, segments = (np.asarray(values) for values in (batch.tokens, batch.valid, batch.segment))
+    features = np.full((*tokens.shape, embedding.shape[1]), math.nan)
+    for b, row in enumerate(tokens):
         last: dict[int, Rows] = {}
         for t, token in enumerate(row):
-            if batch.valid[b, t]:
+            if valid[b, t]:
                 if not 0 <= token < VOCABULARY:
                     raise BadInput("batch.tokens", (b, t), f"a token id lies in [0, {VOCABULARY})", int(token))
-                segment = int(batch.segment[b, t])
+                segment = int(segments[b, t])
                 features[b, t] = np.tanh(embedding[token] + 0.5 * last.get(segment, np.zeros(embedding.shape[1])))
                 last[segment] = features[b, t]
     return features

@@ -34,7 +34,7 @@ def distinct(ids: list[int], field: str, vocabulary: int | None) -> Ids:
     """The ids as an array; `BadInput` unless they are distinct and lie in the vocabulary."""
     seen: set[int] = set()
     for i, target in enumerate(ids):
-        if target < 0 or (vocabulary is not None and target >= vocabulary):
+        if not 0 <= target < (2**63 if vocabulary is None else vocabulary):
             raise BadInput(
                 field, (i,), f"maps to a target id in [0, {'V' if vocabulary is None else vocabulary})", target
             )
