@@ -122,6 +122,36 @@ ANSWER = batch([[11, 12, 13, 14, 15]], supervise=[[0, 0, 1, 1, 1]])
 _HELD = [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]
 RAGGED = batch([[11, 12, 13, 14, 15], [21, 22, 23, 0, 0]], valid=_HELD, supervise=_HELD)
 """A short sample beside a long one, the flag of every token set."""
+LEFT = batch(
+    [[0, 0, 11, 12, 13], [21, 22, 23, 24, 25]],
+    valid=[[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]],
+    position=[[0, 0, 0, 1, 2], [0, 1, 2, 3, 4]],
+    supervise=[[0, 0, 1, 0, 1], [0, 1, 1, 0, 1]],
+)
+"""A short sample beside a long one, padded on the left."""
+HOLE = batch(
+    [[11, 12, 0, 13, 14, 15]],
+    valid=[[1, 1, 0, 1, 1, 1]],
+    position=[[0, 1, 0, 2, 3, 4]],
+    supervise=[[1, 0, 0, 0, 1, 1]],
+)
+"""One sample with a token missing in the middle."""
+REUSED = batch(
+    [[11, 12, 13, 14, 15], [21, 22, 23, 24, 25]],
+    segment=[[7, 7, 2, 2, 2], [2, 2, 2, 7, 7]],
+    position=[[0, 1, 0, 1, 2], [0, 1, 2, 0, 1]],
+    supervise=[[1, 0, 1, 1, 0], [0, 1, 1, 1, 0]],
+)
+"""Two packs whose segments have the same ids, cut at other addresses."""
+WIDE = batch(
+    [[151_000, 3, 128_255, 70_001, 151_001, 2]],
+    segment=[[-1, -1, -1, 2**40, 2**40, 2**40]],
+    position=[[131_072, 131_073, 131_080, 5, 131_072, 2**33]],
+    supervise=[[1, 0, 1, 1, 1, 0]],
+)
+"""Ids and positions as large models have them, and larger."""
+EDGES = (WORKED, RAGGED, LEFT, HOLE, PACKED, REUSED)
+"""Each way in which a batch is not one full segment."""
 
 WITNESSES: Mapping[str, Any] = {
     # its last flag is set, and the last row is kept: that row is trained towards what does not exist
@@ -131,6 +161,10 @@ WITNESSES: Mapping[str, Any] = {
     "ragged": RAGGED,
     "ragged_traced": traced(RAGGED),
     "ragged_rolled_out": RolloutRowsCase(RAGGED, 2),
+    "left": LEFT,
+    "left_traced": traced(LEFT),
+    "hole": HOLE,
+    "reused": REUSED,
     "packed": PACKED,
     "packed_traced": traced(PACKED),
     "packed_rolled_out": RolloutRowsCase(PACKED, 2),

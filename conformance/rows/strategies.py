@@ -78,23 +78,30 @@ def padded(draw: st.DrawFn, flags: bool = True) -> TokenBatch:
 
 @st.composite
 def packed(draw: st.DrawFn, flags: bool = True) -> TokenBatch:
-    """Several segments, one after the other, in one batch row; some of a single token."""
+    """Several segments, one after the other, some of a single token; one or two batch rows, whose ids all differ."""
     sizes = draw(st.lists(st.integers(1, 4), min_size=2, max_size=3))
-    ids = draw(st.permutations(range(5)))[: len(sizes)]
-    segment = [i for i, size in zip(ids, sizes) for _ in range(size)]
-    return draw(_made([segment], [[1] * len(segment)], flags))
+    segment = []
+    for b in range(draw(st.integers(1, 2))):
+        ids = draw(st.permutations(range(5)))[: len(sizes)]
+        segment.append([5 * b + i for i, size in zip(ids, draw(st.permutations(sizes))) for _ in range(size)])
+    return draw(_made(segment, [[1] * len(row) for row in segment], flags))
 
 
 @st.composite
 def repeated(draw: st.DrawFn, flags: bool = True) -> TokenBatch:
-    """Several batch rows whose segments have the same ids."""
+    """Several full batch rows whose segments have the same id."""
     rows, length = draw(st.integers(2, 3)), draw(st.integers(2, 5))
-    if draw(st.booleans()):
-        segment = [[7] * length for _ in range(rows)]
-    else:
+    return draw(_made([[7] * length] * rows, [[1] * length] * rows, flags))
+
+
+@st.composite
+def reused(draw: st.DrawFn, flags: bool = True) -> TokenBatch:
+    """Packs whose segments have the same two ids, each cut somewhere else."""
+    length, segment = draw(st.integers(3, 5)), []
+    for b in range(draw(st.integers(2, 3))):
         cut = draw(st.integers(1, length - 1))
-        segment = [[7] * cut + [2] * (length - cut) if b % 2 else [2] * cut + [7] * (length - cut) for b in range(rows)]
-    return draw(_made(segment, [[1] * length for _ in range(rows)], flags))
+        segment.append([(7, 2)[b % 2]] * cut + [(2, 7)[b % 2]] * (length - cut))
+    return draw(_made(segment, [[1] * length for _ in segment], flags))
 
 
 @st.composite
@@ -115,7 +122,7 @@ def interrupted(draw: st.DrawFn, flags: bool = True) -> TokenBatch:
 
 def anything(flags: bool = True) -> st.SearchStrategy[TokenBatch]:
     """Any of these."""
-    return st.one_of(full(flags), padded(flags), packed(flags), repeated(flags), interrupted(flags))
+    return st.one_of(full(flags), padded(flags), packed(flags), repeated(flags), reused(flags), interrupted(flags))
 
 
 @st.composite

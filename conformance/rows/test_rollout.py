@@ -11,7 +11,7 @@ import pytest
 from conformance.check import Check
 from conformance.roads import rows as road
 from conformance.rows import asking, strategies
-from conformance.rows.cases import ANSWER, PACKED, RAGGED, batch
+from conformance.rows.cases import ANSWER, EDGES, PACKED, RAGGED, WIDE, batch, poisoned
 from conformance.verdicts import ClauseViolation, Inapplicable
 from oracle.types import RolloutRows, RolloutRowsCase
 
@@ -33,7 +33,13 @@ WORDS = {
     "position": "stands at position",
     "state_from": "is fed",
 }
-FIRST = RolloutRowsCase(batch([[11, 12, 13, 14, 15]]), 3)
+FIRST = [
+    RolloutRowsCase(batch([[11, 12, 13, 14, 15]]), 3),
+    RolloutRowsCase(batch([[1, 2, 3, 4, 5, 6, 7, 8]], supervise=[[1, 0, 0, 1, 1, 0, 1, 0]]), 6),
+]
+"""The second one tells the flags of its steps apart, all six of them."""
+MIXED = [RolloutRowsCase(poisoned(case), 3) for case in EDGES]
+"""Their invalid addresses hold what no node may read."""
 
 
 @pytest.mark.clauses("ROWS-601")
@@ -46,7 +52,7 @@ def test_nodes_are_ordered(check: Check) -> None:
             if one >= next_one:
                 raise ClauseViolation(f"{named(next_one)} comes after {named(one)}")
 
-    check.for_all(strategies.rollouts(strategies.anything()), body, first=[FIRST])
+    check.for_all(strategies.rollouts(strategies.anything()), body, first=[*FIRST, *MIXED])
 
 
 @pytest.mark.parametrize("kind", EXISTENCE)
@@ -69,7 +75,7 @@ def test_which_nodes_exist(check: Check, kind: str) -> None:
                 )
 
     batches = strategies.full() if kind == "full" else strategies.anything()
-    first = [FIRST] if kind == "full" else [RolloutRowsCase(PACKED, 2)]
+    first = FIRST if kind == "full" else [RolloutRowsCase(PACKED, 2), *MIXED]
     check.for_all(strategies.rollouts(batches), body, first=first)
 
 
@@ -89,7 +95,8 @@ def test_what_a_node_is_made_of(check: Check, name: str) -> None:
                     f"{shown(answered[node])}"
                 )
 
-    check.for_all(strategies.rollouts(strategies.anything()), body, first=[FIRST])
+    wide = [RolloutRowsCase(WIDE, 2)] if name == "position" else []
+    check.for_all(strategies.rollouts(strategies.anything()), body, first=[*FIRST, *MIXED, *wide])
 
 
 @pytest.mark.clauses("ROWS-607")
@@ -117,15 +124,18 @@ def test_a_node_kept_as_padding_is_not_supervised(check: Check) -> None:
     check.require("rollout_rows")
     if check.convention("last_row", "drop") != "pad":
         raise Inapplicable("it keeps no node as padding")
+    seen = []
 
     def body(case: RolloutRowsCase) -> None:
         for s, b, a, supervised in asking.nodes(check, case)[1]:
+            seen.append(a)
             if supervised:
                 raise ClauseViolation(f"{named((s, b, a))} has no token or no target, and is supervised")
 
-    check.for_all(
-        strategies.rollouts(strategies.padded()), body, first=[RolloutRowsCase(case, 2) for case in (ANSWER, RAGGED)]
-    )
+    first = [RolloutRowsCase(case, 2) for case in (ANSWER, RAGGED)]
+    check.for_all(strategies.rollouts(strategies.padded()), body, first=first)
+    if not seen:
+        raise ClauseViolation("last_row is declared 'pad', and no rollout came back with a node kept as padding")
 
 
 # ---- what these checks share

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from conformance.check import Check
 from conformance.rows import asking, strategies
 from conformance.rows.asking import VIA
-from conformance.rows.cases import PACKED, WORKED, batch, contents, copy, empty, traced
+from conformance.rows.cases import EDGES, PACKED, batch, contents, copy, empty, traced
 from conformance.verdicts import ClauseViolation
 from oracle.types import RolloutRowsCase, SupervisionCase, TokenBatch
 
@@ -33,7 +33,7 @@ def test_the_form_of_an_answer(check: Check, operation: str) -> None:
         else:
             asking.plan(check, operation, case)
 
-    check.for_all(strategies.anything(), body, first=[WORKED])
+    check.for_all(strategies.anything(), body, first=EDGES)
 
 
 @pytest.mark.clauses("ROWS-101")
