@@ -145,11 +145,13 @@ REUSED = batch(
 """Two packs whose segments have the same ids, cut at other addresses."""
 WIDE = batch(
     [[151_000, 3, 128_255, 70_001, 151_001, 2]],
-    segment=[[-1, -1, -1, 2**40, 2**40, 2**40]],
+    segment=[[-1, -1, -1, 2**40 - 1, 2**40 - 1, 2**40 - 1]],
     position=[[131_072, 131_073, 131_080, 5, 131_072, 2**33]],
     supervise=[[1, 0, 1, 1, 1, 0]],
 )
-"""Ids and positions as large models have them, and larger."""
+"""Ids and positions as large models have them, and larger; cut to 32 bits or less, both segments are one."""
+LARGE = batch([[151_000, 3, 128_255, 70_001, 2]], supervise=[[0, 1, 1, 0, 1]])
+"""Token ids of a large vocabulary."""
 EDGES = (WORKED, RAGGED, LEFT, HOLE, PACKED, REUSED)
 """Each way in which a batch is not one full segment."""
 

@@ -14,7 +14,7 @@ from conformance.rows import asking, strategies
 from conformance.rows.asking import VIA
 from conformance.rows.cases import ANSWER, EDGES, HOLE, LEFT, PACKED, RAGGED, REUSED, WIDE, WORKED, batch
 from conformance.verdicts import ClauseViolation, Inapplicable
-from oracle.types import OWNERS, RowPlan, SupervisionCase, TokenBatch
+from oracle.types import OWNERS, RolloutRowsCase, RowPlan, SupervisionCase, TokenBatch
 
 EXISTENCE = [
     pytest.param("full", marks=pytest.mark.clauses("ROWS-201")),
@@ -242,10 +242,13 @@ def test_a_row_kept_as_padding_is_not_supervised(check: Check) -> None:
     finally:
         if seen:
             check.observe("last_row", "pad" if "pad" in seen else "drop")
-    if "pad" not in seen and declared == "pad" and "rollout_rows" not in check.implementation.operations:
-        raise ClauseViolation("last_row is declared 'pad', and no batch came back with a row that is kept as padding")
     if declared == "drop":
         raise Inapplicable("it keeps no row as padding")
+    rolls_out = "rollout_rows" in check.implementation.operations
+    if "pad" not in seen and rolls_out and asking.nodes(check, RolloutRowsCase(RAGGED, 2))[1]:
+        raise Inapplicable("its rollouts alone keep padding; ROWS-609 judges it")
+    if "pad" not in seen:
+        raise ClauseViolation("last_row is declared 'pad', and no batch came back with a row that is kept as padding")
 
 
 # ---- what these checks share

@@ -10,7 +10,7 @@ from adapters.interface import DTYPES
 from conformance.check import Check, Raised
 from conformance.roads import rows as road
 from conformance.rows import asking, strategies
-from conformance.rows.cases import EDGES, POISON_TOKEN, copy, poisoned, traced
+from conformance.rows.cases import EDGES, LARGE, POISON_TOKEN, copy, poisoned, traced
 from conformance.verdicts import ClauseViolation
 from oracle.types import GatherCase, RolloutRowsCase, TokenBatch
 
@@ -60,7 +60,7 @@ def test_gathered_rows_hold_what_stands_there(check: Check) -> None:
                     f"{case.batch.tokens[b, t + 1]}"
                 )
 
-    check.for_all(gathers(), body, first=[filled(case, seed) for seed, case in enumerate(EDGES)])
+    check.for_all(gathers(), body, first=[filled(case, seed) for seed, case in enumerate((*EDGES, LARGE))])
 
 
 @pytest.mark.clauses("ROWS-403")
