@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from adapters.interface import CONTRACTS, CONVENTIONS, NUMERIC_CONVENTIONS
+from conformance.clauses import clause
 from tests.pages import apply, judge, steps
 from tests.running import ROOT
 
@@ -26,6 +27,17 @@ def test_the_page_leads_to_the_faults_it_names(tmp_path: Path) -> None:
     printed = "\n".join(line.rstrip() for line in verdicts[0][2].splitlines())
     assert f"ROWS-310{shown}".strip() in printed, "the page shows the failure as it is printed"
     assert sorted(verdicts[2][1]["failed"]) == sorted(told[1:]) and verdicts[3][0] == 0
+
+
+def test_the_clauses_beside_a_convention_are_about_it() -> None:
+    words = {"denominator_epsilon": "epsilon", "restricted_target": "renormalised", "reduction": "over t"}
+    words |= {"step_decay": "0.8**s", "draft_map": "map", "rollout_gradient": "gradient"}
+    text = PAGE.read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \|.*\| ((?:LOSSES-\d+(?:, )?)+) \|$", text, re.MULTILINE)
+    assert len(rows) >= 9
+    for name, listed in rows:
+        for identity in set(listed.split(", ")) - {"LOSSES-1101"}:  # which is about all of them
+            assert words.get(name, name) in clause(identity).sentence.lower(), f"{identity} beside {name}"
 
 
 def test_the_page_lists_every_operation_and_convention() -> None:

@@ -16,10 +16,12 @@ from conformance.roads import noise as road
 from conformance.verdicts import ClauseViolation
 from oracle.types import SampleCase
 
-LENGTHS = (64, 512, 2048)
-"""Where the laws give 0.8, 0.1 and 0.025 against 0.1 throughout."""
+LENGTHS = (2, 5, 64, 100, 512, 2048)
+"""Short samples, which the scaled law gives the widest noise, and others that are no multiple of anything."""
 BANDS = (0.5, 0.9, 1.0)
 """Bands of |noise|/a: a narrower law leaves the last one empty."""
+PAIRS = {"neighbouring entries": "next", "entries half a sample apart": "half"}
+"""What is called independent; in a sample of one row drawn once, or of two halves that are one, it is not."""
 LARGEST = 1.0
 """Of the features and targets of a sample, in absolute value, rounded up."""
 
@@ -55,7 +57,7 @@ def test_noise_stays_in_its_interval(check: Check) -> None:
                 f"at ±{a:.6g}"
             )
 
-    check.for_each([made(length, 4, check.seed + length) for length in (1, 2, *LENGTHS)], body)
+    check.for_each([made(length, 4, check.seed + length) for length in (1, *LENGTHS)], body)
 
 
 @pytest.mark.statistical
@@ -104,22 +106,32 @@ def test_noise_is_uniform_and_drawn_anew(check: Check) -> None:
         length = len(case.features)
         a = width(check, length)
 
-        def sample(n: int, seed: int) -> Sequence[int]:
-            drawn: list[int] = []
-            while len(drawn) < 2 * n:
-                noise, _ = ask(check, made(length, 4, seed + 7919 * len(drawn)))
-                drawn += np.clip((noise.reshape(-1) / a + 1) * 2, 0, 3).astype(int).tolist()
-            pairs = np.array(drawn[: 2 * n]).reshape(n, 2)
-            return [int(n) for n in np.bincount(pairs[:, 0] * 4 + pairs[:, 1], minlength=16)]
+        def quarters(seed: int) -> np.ndarray:
+            noise, _ = ask(check, made(length, 4, seed))
+            return np.clip((noise.reshape(-1) / a + 1) * 2, 0, 3).astype(int)
 
-        null = "neighbouring entries of the noise fall independently into the quarters of its interval"
-        process = check.weigh(null, [1 / 16] * 16, sample, min(8_000, check.trials("noisy_sample")))
-        if process.alarmed:
-            table = np.array(process.counts).reshape(4, 4).astype(int)
-            raise ClauseViolation(
-                f"of {process.observations} pairs of neighbouring entries, by the quarters of the interval that both "
-                f"fall into: {' / '.join(' '.join(map(str, row)) for row in table)}; each has the share 1/16"
-            )
+        for apart, entries in PAIRS.items():
+
+            def sample(n: int, seed: int, entries: str = entries) -> Sequence[int]:
+                counts, drawn = np.zeros(16, dtype=int), 0
+                while drawn < n:  # disjoint pairs, so that they are independent
+                    found = quarters(seed + 7919 * drawn)
+                    half = len(found) // 2
+                    one, other = (found[::2], found[1::2]) if entries == "next" else (found[:half], found[half:])
+                    taken = min(n - drawn, half)
+                    counts += np.bincount((one * 4 + other)[:taken], minlength=16)
+                    drawn += taken
+                return [int(count) for count in counts]
+
+            null = f"{apart} of the noise fall independently into the quarters of its interval"
+            trials = min(8_000, check.trials("noisy_sample"))
+            process = check.weigh(null, [1 / 16] * 16, sample, trials, ALPHA_OF_A_CHECK / len(PAIRS))
+            if process.alarmed:
+                table = np.array(process.counts).reshape(4, 4).astype(int)
+                raise ClauseViolation(
+                    f"of {process.observations} pairs of {apart}, by the quarters of the interval that both fall "
+                    f"into: {' / '.join(' '.join(map(str, row)) for row in table)}; each has the share 1/16"
+                )
 
     check.for_each([made(64, 4, check.seed)], body)
 
