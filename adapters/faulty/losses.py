@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from adapters.faulty.loss_steps import Array, Losses, Term
+from adapters.faulty.losses_edges import *  # noqa: F403
 from adapters.faulty.losses_maps import *  # noqa: F403
 from adapters.faulty.losses_masking import *  # noqa: F403 - one address for every fault
 from adapters.faulty.losses_masking import bfloat16

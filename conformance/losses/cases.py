@@ -14,7 +14,7 @@ from conformance.casefile import storable
 from conformance.check import Check
 from conformance.losses import drawing as drawing  # its drawers register themselves
 from conformance.losses import strategies
-from conformance.losses.conventions import Settled, fields, settled
+from conformance.losses.conventions import Settled, fields, settled, surroundings
 from oracle import losses
 from oracle.training import state_gradient
 from oracle.types import (
@@ -74,6 +74,24 @@ MASKED_LOGITS = [
     # masked by the drafter alone: a token of the target is impossible to it
     DistillCase(odd([[0.5, -INF, -0.75], [0.25, -1.0, 2.0]]), odd([[1.5, 0.25, 0.75], [0.5, 1.75, -0.25]]), true(2)),
 ]
+MASKED_TOPS = [
+    # masked by the drafter outside of the set
+    TopKCase(odd([[0.5, -INF, 1.25, -1.0]]), odd([[1.5, -0.75, 0.25, -0.5]]), true(1), 2),
+    # masked on both sides beside a plain row, in a set of every token
+    TopKCase(
+        odd([[1.5, -INF, 0.25, -0.5], [0.5, 1.25, -0.75, 2.0]]),
+        odd([[0.5, -INF, 1.25, -1.0], [1.5, 0.25, 0.75, -0.5]]),
+        true(2),
+        4,
+    ),
+    # impossible in the second row alone; the third does not count
+    TopKCase(
+        odd([[0.5, 1.25, -0.75], [0.25, -INF, 2.0], [-INF, 0.5, 1.0]]),
+        odd([[1.5, -INF, 0.75], [0.5, 1.75, -0.25], [0.25, 2.0, 1.0]]),
+        np.array([True, True, False]),
+        3,
+    ),
+]
 TIED_LOGITS = [
     TopKCase(odd([[0.25, 2.0, -1.5, 0.5]]), odd([[1.0, 0.5, 1.0, 1.0]]), true(1), 1),
     TopKCase(odd([[0.25, 2.0, -1.5, 0.5]]), odd([[1.0, 0.5, 1.0, 1.0]]), true(1), 2),
@@ -84,6 +102,11 @@ TIED_LOGITS = [
         3,
     ),
 ]
+_TIES = floats([[1.0, 0.5], [-0.5, 1.25], [1.0, -1.5], [1.0, 2.25]])
+"""A head whose rows differ, and whose logits of a feature along its first axis do not."""
+TIED_HEADS = [HassLossCase(floats([[[0.75, 1.5]]]), floats([[2.0, 0.0]]), _TIES, true(1, 1), k) for k in (1, 2)] + [
+    HassLossCase(floats([[[0.5, -1.25]], [[1.5, 0.75]]]), floats([[-1.0, 0.0]]), _TIES, true(2, 1), 2)
+]
 ABOVE_THE_VOCABULARY = [
     TopKCase(odd([[0.25, 2.0, -1.5]]), odd([[1.0, 0.5, -0.5]]), true(1), 4),
     TopKCase(
@@ -93,6 +116,18 @@ ABOVE_THE_VOCABULARY = [
         2**40,
     ),
 ]
+
+
+def masked_rollouts(given: Settled) -> list[RolloutLossCase]:
+    """Tokens masked on both sides, in one step of two an impossible one."""
+    draft = odd([[[0.5, -INF, 1.25, -1.0], [0.25, 1.5, -0.5, 0.75]], [[1.25, 0.5, -INF, 2.0], [-0.25, 0.5, 1.0, -1.5]]])
+    target = odd(
+        [[[1.5, -INF, 0.75, -0.25], [0.75, -1.0, 1.25, 0.5]], [[0.5, 1.75, -INF, 0.25], [2.0, 0.25, -0.5, 1.0]]]
+    )
+    impossible = target.copy()
+    impossible[1, 0, 2] = 1.0
+    return [RolloutLossCase(draft, found, true(2, 2), **fields(given, 2, {})) for found in (target, impossible)]
+
 
 # ---- extremes
 
@@ -107,6 +142,10 @@ EDGE_LOGITS = [
     (odd([[720.0, 710.0]]), odd([[-740.0, -745.0]])),
 ]
 """Rows of the draft and of the target."""
+
+
+ALONE = ("divergence", "restricted_target", "gate", "denominator")
+"""Conventions that act on one row or one step."""
 
 
 def edges(operation: str, given: Settled) -> list[Any]:
@@ -127,7 +166,11 @@ def edges(operation: str, given: Settled) -> list[Any]:
     if operation == "hass_loss":
         supervise = np.array([[True, False], [False, False], [True, True]])
         return [HassLossCase(np.stack([far, near, near[::-1]]), near / 2, head, supervise, k) for k in (1, 2, 7)]
-    return [_edge(draft, target, given) for draft, target in EDGE_LOGITS] + rollout_edges(given)
+    return [
+        case
+        for asked in surroundings(given, ALONE)
+        for case in [*(_edge(draft, target, asked) for draft, target in EDGE_LOGITS), *rollout_edges(asked)]
+    ]
 
 
 def _edge(draft: np.ndarray, target: np.ndarray, given: Settled) -> RolloutLossCase:

@@ -42,6 +42,12 @@ def fields(given: Settled, steps: int, asked: Mapping[str, Any]) -> dict[str, An
     return found
 
 
+def surroundings(given: Settled, free: Sequence[str]) -> list[Settled]:
+    """What is settled; and beside it each other value of `free` conventions that are not, one at a time."""
+    others = [{**given, name: value} for name in free if name not in given for value in VALUES[name][1:]]
+    return [given, *others]
+
+
 def names(values: Sequence[str]) -> str:
     """Alternatives, for a sentence."""
     return " or ".join(values) if values else "none that the suite knows"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -149,18 +149,53 @@ def close(expected: float | None, found: float | None, allowed: float | None) ->
 
 def value(check: Check, operation: str, case: Any) -> None:
     """Judge the loss; raises `ClauseViolation`."""
-    found = ask(check, operation, case)
-    right = by_road(check, operation, case)
-    if decides(check, case, right):
-        bounds = Counter(case, check.arithmetic.dtype).bounds(right, False)
-        if bounded(check, bounds.value):
-            judge(right.value, found.value, bounds.value, lambda: _worked(right))
+    answer = ask(check, operation, case)
+    _value(check, case, answer, by_road(check, operation, case))
 
 
 def parts(check: Check, operation: str, case: Any) -> None:
     """Judge the parts, one after the other; raises `ClauseViolation`."""
     answer = ask(check, operation, case)
-    right = by_road(check, operation, case)
+    _parts(check, case, answer, by_road(check, operation, case))
+
+
+def gradient(check: Check, operation: str, case: Any) -> None:
+    """Judge the gradient; raises `ClauseViolation`."""
+    answer = ask(check, operation, case)
+    _gradient(check, case, answer, by_road(check, operation, case, slopes=True))
+
+
+def whole(check: Check, operation: str, case: Any, with_parts: bool = True) -> None:
+    """Judge one answer: its gradient, that nothing in it is NaN, its parts, its loss; raises `ClauseViolation`.
+
+    The loss comes last: a loss of 0 where none is asked for hides nothing else.
+    """
+    answer = ask(check, operation, case)
+    right = by_road(check, operation, case, slopes=True)
+    _gradient(check, case, answer, right)
+    numbers(answer)
+    if with_parts and right.shows_parts:
+        _parts(check, case, answer, right)
+    _value(check, case, answer, right)
+
+
+def numbers(answer: Answer) -> None:
+    """`ClauseViolation` where the loss or a part is NaN."""
+    shown_parts = list(getattr(answer.result, "parts", ()))
+    found = {"value": answer.value} | {f"parts[{i}]": real(x, f"parts[{i}]") for i, x in enumerate(shown_parts)}
+    for where, number_or_none in found.items():
+        if number_or_none is not None and math.isnan(number_or_none):
+            raise ClauseViolation(f"{where} is NaN")
+
+
+def _value(check: Check, case: Any, answer: Answer, right: road.Loss) -> None:
+    if decides(check, case, right):
+        bounds = Counter(case, check.arithmetic.dtype).bounds(right, False)
+        if bounded(check, bounds.value):
+            judge(right.value, answer.value, bounds.value, lambda: _worked(right))
+
+
+def _parts(check: Check, case: Any, answer: Answer, right: road.Loss) -> None:
     found = answer.parts(len(right.parts))
     if decides(check, case, right):
         bounds = Counter(case, check.arithmetic.dtype).bounds(right, False)
@@ -168,10 +203,7 @@ def parts(check: Check, operation: str, case: Any) -> None:
             judge(part.value, found[i], allowed, lambda part=part, i=i: f"parts[{i}]: {_rows(part)}")  # type: ignore[misc]
 
 
-def gradient(check: Check, operation: str, case: Any, only: Sequence[tuple[int, ...]] | None = None) -> None:
-    """Judge the gradient, of all rows or of `only` these; raises `ClauseViolation`."""
-    answer = ask(check, operation, case)
-    right = by_road(check, operation, case, slopes=True)
+def _gradient(check: Check, case: Any, answer: Answer, right: road.Loss) -> None:
     found = answer.gradient(right.trained, right.shape)
     if not decides(check, case, right):
         return
@@ -179,8 +211,6 @@ def gradient(check: Check, operation: str, case: Any, only: Sequence[tuple[int, 
     allowed = Counter(case, check.arithmetic.dtype).bounds(right, True).gradient
     assert allowed is not None
     for index in np.ndindex(right.shape):
-        if only is not None and index[:-1] not in only:
-            continue
         if not abs(found[index] - expected[index]) <= allowed[index]:
             here, wanted = float(found[index]), float(expected[index])
             raise ClauseViolation(

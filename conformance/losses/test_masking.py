@@ -29,14 +29,8 @@ def seeded(check: Check, operation: str, mixed: bool = True) -> st.SearchStrateg
 def test_what_is_not_supervised_is_not_read(check: Check, operation: str) -> None:
     check.require(operation)
     strategy = seeded(check, operation).map(lambda pair: masked.poisoned(pair[0], operation, pair[1]))
-
-    def body(case: Any) -> None:
-        judge.value(check, operation, case)
-        judge.gradient(check, operation, case)
-        if operation in WITH_PARTS:
-            judge.parts(check, operation, case)
-
-    check.for_all(strategy.filter(lambda case: not case.supervise.all()), body, 20)
+    strategy = strategy.filter(lambda case: not case.supervise.all())
+    check.for_all(strategy, lambda case: judge.whole(check, operation, case), 20)
 
 
 @pytest.mark.clauses("LOSSES-902")
@@ -47,14 +41,15 @@ def test_nothing_supervised(check: Check, operation: str) -> None:
 
     def body(case: Any) -> None:
         answer = judge.ask(check, operation, case)
+        found = answer.gradient(name, getattr(case, name).shape)
+        if np.any(found != 0):
+            raise ClauseViolation(f"no row is supervised, and grad[{name!r}] is {found.tolist()}")
+        judge.numbers(answer)
         if answer.value is not None:
             raise ClauseViolation(
                 f"no row is supervised, so {{clause}} asks for None; the implementation gives "
                 f"{judge.shown(answer.value)}"
             )
-        found = answer.gradient(name, getattr(case, name).shape)
-        if np.any(found != 0):
-            raise ClauseViolation(f"no row is supervised, and grad[{name!r}] is {found.tolist()}")
         if operation in WITH_PARTS:
             parts = answer.parts(2 if operation == "eagle1_loss" else len(case.supervise))
             if any(part is not None for part in parts):
@@ -148,14 +143,10 @@ def test_the_order_of_the_draft_vocabulary(check: Check) -> None:
     """Widths may be equal: then the map is nothing but an order."""
     check.require("rollout_loss")
     given = settled(check)
-
-    def body(case: RolloutLossCase) -> None:
-        judge.value(check, "rollout_loss", case)
-        judge.gradient(check, "rollout_loss", case)
-
     free = ("restricted_target", "gate", "denominator")
     strategy = strategies.rollouts(given, True, "anywhere", free, permuted=True)
-    check.for_all(strategy | strategies.rollouts(given, True, permuted=True), body, 40)
+    strategy |= strategies.rollouts(given, True, permuted=True)
+    check.for_all(strategy, lambda case: judge.whole(check, "rollout_loss", case, False), 40)
 
 
 @pytest.mark.clauses("LOSSES-906")

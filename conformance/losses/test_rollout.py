@@ -12,8 +12,12 @@ from hypothesis import strategies as st
 from conformance import draw as drawing
 from conformance.check import Check
 from conformance.losses import judge, strategies
-from conformance.losses.conventions import VALUES, Settled, fields, settled
+from conformance.losses.cases import ALONE, SEPARATING
+from conformance.losses.conventions import VALUES, Settled, fields, settled, surroundings
+from conformance.losses.large import long_rollout
 from conformance.losses.separating import candidates, separating
+from conformance.losses.tolerance import Counter
+from conformance.roads import losses as road
 from conformance.verdicts import ClauseViolation
 from oracle.types import RolloutLossCase
 
@@ -44,7 +48,7 @@ def test_a_step_is_the_mean_over_its_rows(check: Check) -> None:
 def test_the_loss_is_the_weighted_sum_of_the_steps(check: Check) -> None:
     check.require(OPERATION)
     strategy = strategies.rollouts(settled(check), free=("step_weights", "reduction"))
-    check.for_all(strategy, lambda case: judge.value(check, OPERATION, case))
+    check.for_all(strategy, lambda case: judge.value(check, OPERATION, case), first=[long_rollout(settled(check))])
 
 
 @pytest.mark.clauses("LOSSES-703")
@@ -110,26 +114,45 @@ def test_the_epsilon(check: Check) -> None:
 def test_steps_that_add_nothing(check: Check) -> None:
     check.require(OPERATION)
 
+    given = settled(check)
+
     def body(case: RolloutLossCase) -> None:
-        judge.parts(check, OPERATION, case)
-        judge.value(check, OPERATION, case)
         answer = judge.ask(check, OPERATION, case)
         right = judge.by_road(check, OPERATION, case)
         found = answer.gradient("draft_logits", case.draft_logits.shape)
         for s, part in enumerate(right.parts):
             if (part.value is None or part.weight == 0) and np.any(found[s] != 0):
                 raise ClauseViolation(f"step {s} adds nothing, and its gradient is {found[s].tolist()}")
+        judge.numbers(answer)
+        if case.divergence == given.get("divergence", VALUES["divergence"][0]):
+            judge.parts(check, OPERATION, case)
+            judge.value(check, OPERATION, case)
+        else:  # which divergence it is, is said further up
+            adds_up(check, case, right, answer)
 
-    given = settled(check)
     first = [] if "step_decay" in given else [impossible_behind_a_zero(given)]
+    first += [beside_an_empty_step(asked) for asked in surroundings(given, (*ALONE, "reduction"))]
     check.for_all(adding_nothing(given), body, judge.few(check), first)
+
+
+def adds_up(check: Check, case: RolloutLossCase, right: road.Loss, answer: judge.Answer) -> None:
+    """`ClauseViolation` unless the parts are None where no row counts, and the loss is the sum of its own parts."""
+    found = answer.parts(len(right.parts))
+    bounds = Counter(case, check.arithmetic.dtype).bounds(right, False)
+    total, allowed = 0.0, bounds.value or 0.0
+    for s, (part, own, bound) in enumerate(zip(right.parts, found, bounds.parts)):
+        if (part.value is None) != (own is None):
+            raise ClauseViolation(f"step {s} counts {'no' if part.value is None else 'a'} row, and its part is {own}")
+        if own is not None and part.weight != 0:
+            total, allowed = total + float(part.weight) * own, allowed + abs(float(part.weight)) * (bound or 0.0)
+    expected = None if all(own is None for own in found) else total
+    judge.judge(expected, answer.value, allowed, lambda: f"its own parts are {found}")
 
 
 @pytest.mark.clauses("LOSSES-709")
 def test_the_divergence(check: Check) -> None:
     given = settled(check)
-    free = ("divergence", "restricted_target", "gate", "denominator")
-    strategy = strategies.rollouts(given, free=free) | strategies.rollouts(given, True, "anywhere", free)
+    strategy = strategies.rollouts(given, free=ALONE) | strategies.rollouts(given, True, "anywhere", ALONE)
     parts_of(check, strategy, "divergence")
 
 
@@ -140,6 +163,7 @@ def test_the_gradient(check: Check) -> None:
     free = (*VALUES, "denominator_epsilon", "step_weights")
     strategy = strategies.rollouts(given, True, free=free) | strategies.rollouts(given, True, "anywhere", free)
     first = [case for name in VALUES for case in apart(given, name)]
+    first.append(long_rollout(given, step_weights=(1.5, 0.75, 0.25, 2.0, 0.5, 1.25, 1.0)))
     check.for_all(strategy, lambda case: judge.gradient(check, OPERATION, case), judge.few(check), first)
 
 
@@ -148,12 +172,8 @@ def test_a_row_without_a_draft_token_does_not_count(check: Check) -> None:
     """A gate closes it, and without one nothing is left to learn from: either way it leaves no trace."""
     check.require(OPERATION)
     given = settled(check)
-
-    def body(case: RolloutLossCase) -> None:
-        judge.parts(check, OPERATION, case)
-        judge.gradient(check, OPERATION, case)
-
-    check.for_all(without_draft_tokens(given), body, 20)
+    first = [case for asked in surroundings(given, ALONE) for case in empty_laws(asked)]
+    check.for_all(without_draft_tokens(given), lambda case: judge.whole(check, OPERATION, case), 10, first)
 
 
 # ---- cases
@@ -179,11 +199,29 @@ def impossible_behind_a_zero(given: Settled) -> RolloutLossCase:
     return RolloutLossCase(draft, target, np.ones((2, 2), dtype=bool), **fields(given, 2, {"step_weights": (0.0, 1.5)}))
 
 
+def beside_an_empty_step(given: Settled) -> RolloutLossCase:
+    """Three steps; in the second one no row is supervised."""
+    supervise = SEPARATING.supervise.copy()
+    supervise[1] = np.False_
+    return dataclasses.replace(SEPARATING, supervise=supervise, **fields(given, 3, {}))
+
+
+def empty_laws(given: Settled) -> list[RolloutLossCase]:
+    """In a step with other rows, one without a target logit on the draft vocabulary, or without any."""
+    found = []
+    for gone in ([1, 2], [0, 1, 2]):
+        target = SEPARATING.target_logits.copy()
+        target[2, 0, gone] = -np.inf
+        found.append(dataclasses.replace(SEPARATING, target_logits=target, **fields(given, 3, {})))
+    return found
+
+
 @st.composite
 def adding_nothing(draw: st.DrawFn, given: Settled) -> RolloutLossCase:
     """One step without a row that counts: none supervised, or each behind a gate; or a step of zero weight."""
     mapped = draw(st.sampled_from(("no", "inside")))
-    case = draw(strategies.rollouts(given, True, mapped).filter(lambda case: len(case.draft_logits) > 1))
+    strategy = strategies.rollouts(given, True, mapped, (*ALONE, "reduction"))
+    case = draw(strategy.filter(lambda case: len(case.draft_logits) > 1))
     step = draw(st.integers(0, len(case.draft_logits) - 1))
     if "step_decay" not in given and draw(st.integers(0, 3)) == 0:
         steps = len(case.draft_logits)
@@ -204,7 +242,7 @@ def adding_nothing(draw: st.DrawFn, given: Settled) -> RolloutLossCase:
 @st.composite
 def without_draft_tokens(draw: st.DrawFn, given: Settled) -> RolloutLossCase:
     """The last row of a step has no target mass on the draft vocabulary."""
-    strategy = strategies.rollouts(given, False, "inside", ("denominator", "restricted_target"))
+    strategy = strategies.rollouts(given, False, "inside", ("divergence", "denominator", "restricted_target"))
     case = draw(strategy.filter(lambda case: case.draft_logits.shape[1] > 1))
     target = case.target_logits.copy()
     target[-1, -1, ids_of(case)] = -np.inf

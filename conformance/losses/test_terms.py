@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +13,10 @@ from hypothesis import strategies as st
 
 from conformance.check import Check
 from conformance.losses import judge, strategies
-from conformance.losses.cases import MASKED_LOGITS, RESIDUALS
+from conformance.losses.cases import MASKED_LOGITS, MASKED_TOPS, RESIDUALS, masked_rollouts
+from conformance.losses.conventions import settled
+from conformance.losses.tolerance import number
+from conformance.verdicts import ClauseViolation
 from oracle.types import DistillCase, Eagle1Case
 
 
@@ -59,6 +65,33 @@ def test_masked_tokens(check: Check) -> None:
             judge.gradient(check, "soft_cross_entropy", case)
 
     check.for_all(strategies.distillations(masked=True), body, judge.few(check), MASKED_LOGITS)
+
+
+@pytest.mark.clauses("LOSSES-303")
+@pytest.mark.parametrize("operation", ["topk_distillation", "rollout_loss"])
+def test_masked_tokens_elsewhere(check: Check, operation: str) -> None:
+    """Finite or infinite, and no gradient to what is masked: how much it is else is said further up."""
+    check.require(operation)
+
+    def body(case: Any) -> None:
+        answer = judge.ask(check, operation, case)
+        right = judge.by_road(check, operation, case)
+        wanted, found = [right.value], [answer.value]
+        if right.shows_parts:
+            wanted += [part.value for part in right.parts]
+            found += answer.parts(len(right.parts))
+        for here, there in zip(wanted, found):
+            expected = number(here)
+            if there is None or not (there == expected or (math.isfinite(there) and expected != math.inf)):
+                kind = "is infinite" if expected == math.inf else "costs nothing that is not finite"
+                raise ClauseViolation(f"by {{clause}} the loss {kind}; the implementation gives {judge.shown(there)}")
+        if number(right.value) != math.inf:
+            gradient = answer.gradient("draft_logits", case.draft_logits.shape)
+            if not np.isfinite(gradient).all() or gradient[np.isneginf(case.draft_logits)].any():
+                raise ClauseViolation(f"by {{clause}} a masked token has no gradient; it is {gradient.tolist()}")
+
+    cases: Sequence[Any] = masked_rollouts(settled(check)) if operation == "rollout_loss" else MASKED_TOPS
+    check.for_each(cases, body)
 
 
 @pytest.mark.clauses("LOSSES-401")

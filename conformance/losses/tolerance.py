@@ -136,8 +136,14 @@ class Counter:
         if head is None:
             return self.cast([float(x) for x in row.target]), self.cast([float(x) for x in row.draft])
         features = self.case.target[row.index[-1]], self.case.predicted[row.index]
-        target, draft = (self.gamma(len(x) + 3) * float((np.abs(head) @ np.abs(x)).max()) for x in features)
+        target, draft = (self._headed(head * x) for x in features)
         return target, draft
+
+    def _headed(self, products: np.ndarray) -> float:
+        """How far a logit is off that sums a row of these; not at all where there is nothing to round."""
+        if (np.count_nonzero(products, axis=1) <= 1).all() and all(map(self.holds, products[products != 0].tolist())):
+            return 0.0
+        return self.gamma(products.shape[1] + 3) * float(np.abs(products).sum(axis=1).max())
 
     def _residual(self, row: road.Row) -> list[float]:
         """How far each residual is off."""
