@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -20,29 +22,49 @@ from oracle.types import GRADIENTS, RolloutLossCase, StateGradientCase
 @pytest.mark.clauses("LOSSES-1101")
 @pytest.mark.parametrize("name", CONVENTIONS)
 def test_a_convention_is_the_declared_one(check: Check, name: str) -> None:
-    """Where it is an argument, each of its values is asked for, and each has to be the one at work."""
+    """What is observed is what the answers agree with, and "argument" where each value that is asked for is at work."""
     check.require("rollout_loss")
     given = settled(check)
     declared = name in given
     values = [given[name]] if declared else list(candidates(name))
-    told = check.implementation.declaration.conventions.get(name, "argument")
+    told = {given[name]: check.convention(name, "")} if declared else {}
+    agreed: dict[Any, set[Any]] = {}
+    """Value asked for → the values that explain every answer to it."""
 
     def body(case: RolloutLossCase) -> None:
         answer = judge.ask(check, "rollout_loss", case)
         judge.by_road(check, "rollout_loss", case)  # the oracle agrees with it
-        agreeing = [shown for shown, other in alternatives(case, name, given) if explains(check, other, answer)]
+        agreeing = [value for value, other in alternatives(case, name, given) if explains(check, other, answer)]
         here = shown_value(name, case)
+        agreed[here] = agreed.get(here, set(agreeing)) & set(agreeing)
         if here not in agreeing:
-            asked = f"declared is {name} {told!r}" if declared else f"asked for is {name} {here!r}"
+            asked = f"declared is {name} {told[here]!r}" if declared else f"asked for is {name} {here!r}"
             right = judge.by_road(check, "rollout_loss", case)
             raise ClauseViolation(
                 f"{asked}, which gives {judge.shown(number(right.value))} of the parts "
                 f"{[judge.shown(number(part.value)) for part in right.parts]}; the implementation gives "
-                f"{judge.shown(answer.value)}. What explains it: {names([str(value) for value in agreeing])}"
+                f"{judge.shown(answer.value)}{measured(name, case, answer)}. What explains it: "
+                f"{names([str(value) for value in agreeing])}"
             )
 
     check.for_each([case for value in values for case in separating(name, value, given)], body)
-    check.observe(name, told)
+    if not declared and set(values) <= set(agreed):
+        check.observe(name, "argument")
+    else:
+        seen = sorted({told.get(value, str(value)) for found in agreed.values() for value in found})
+        check.observe(name, " or ".join(seen))
+
+
+def measured(name: str, case: RolloutLossCase, answer: judge.Answer) -> str:
+    """Of a step decay: the ratio that the loss and its own parts show, step upon step."""
+    parts = answer.parts(len(case.draft_logits))
+    if name != "step_decay" or answer.value is None or any(part is None for part in parts):
+        return ""
+    total = answer.value * (len(parts) if case.reduction == "mean" else 1)
+    terms = [float(part or 0) for part in parts]
+    roots = np.roots([*terms[:0:-1], terms[0] - total])  # Σ ratio**s · part of step s is the loss
+    ratios = [float(x.real) for x in roots if abs(x.imag) < 1e-9 and x.real > 0]
+    return f", where each step contributes {ratios[0]:.4g} of the step before" if len(ratios) == 1 else ""
 
 
 @pytest.mark.clauses("LOSSES-1102")
