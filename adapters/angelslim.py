@@ -25,6 +25,7 @@ import numpy as np
 from adapters import angelslim_engine as engine
 from adapters import angelslim_training as training
 from adapters import eagle3_loop as loop
+from adapters import step_weights
 from adapters.interface import Arithmetic, Declaration, Deviation, NotApplicable
 from oracle.types import (
     Flags,
@@ -54,36 +55,46 @@ def _version() -> str:
 
 
 _LAST = "the mask keeps the flag of the last token, whose row is trained towards the law of a head on zeros"
-_MASKED = "https://github.com/SafeAILab/EAGLE/issues/317"
 _NOTHING = "the mean is over all rows, so where none counts the loss is 0, and not None"
 _STEP = "a loss of 0 is stepped on: moments decay and move the drafter, and so does weight decay"
-_MEAN = "https://github.com/SafeAILab/EAGLE/issues/340"
-_CODE = "https://github.com/Tencent/AngelSlim/blob/main/angelslim/compressor/speculative/train"
+_CODE = "https://github.com/Tencent/AngelSlim/blob/v0.5.0/angelslim/compressor/speculative/train"
+_MASKED = f"{_CODE}/trainer/offline_eagle3_trainer.py#L87-L90"
+_MEAN = f"{_CODE}/trainer/eagle3_trainer.py#L280"
+_GATED = f"{_CODE}/trainer/eagle3_trainer.py#L271-L280"
+_STEPPED = f"{_CODE}/trainer/eagle3_trainer.py#L155-L165"
 _NORMAL = "the noise is normal, and the declared number its standard deviation: it has no interval"
 _DEVIATIONS = (
     Deviation("ROWS-310", _LAST, link=_MASKED, witness="flag_on_the_last_token"),
     Deviation("ROWS-609", _LAST, link=_MASKED, witness="flag_on_the_last_token_rolled_out"),
+    Deviation(
+        "LOSSES-303",
+        "target_p * out_logp is NaN, 0 · (−inf), where both laws mask a token, and so is the loss",
+        link=_MEAN,
+    ),
     Deviation("LOSSES-708", _NOTHING, link=_MEAN),
     Deviation(
         "LOSSES-711",
         "the gate multiplies, too: where no draft token has target mass, 0 times the NaN of its softmax is NaN",
-        link=f"{_CODE}/trainer/eagle3_trainer.py",
+        link=_GATED,
     ),
     Deviation(
         "LOSSES-901",
         "rows are multiplied by the mask, and 0 · NaN is NaN: one bad row anywhere, and the whole loss is lost",
-        link=f"{_CODE}/trainer/eagle3_trainer.py",
+        link=_GATED,
     ),
     Deviation("LOSSES-902", _NOTHING, link=_MEAN),
     Deviation("LOSSES-1001", f"{_NOTHING} (behind a gate that closes every row)", link=_MEAN),
-    Deviation("LOSSES-1203", _STEP, link=f"{_CODE}/trainer/eagle3_trainer.py"),
-    Deviation("LOSSES-1204", _STEP, link=f"{_CODE}/trainer/eagle3_trainer.py"),
+    Deviation("LOSSES-1203", _STEP, link=_STEPPED),
+    Deviation("LOSSES-1204", _STEP, link=_STEPPED),
     Deviation(
         "LOSSES-1206",
         "stored samples are tokens, features and a mask: nothing in them says what they were computed from",
-        link=f"{_CODE}/data/dataset_builder/offline_dataset_builder.py",
+        link=f"{_CODE}/data/dataset_builder/offline_dataset_builder.py#L123-L139",
     ),
-    *(Deviation(f"NOISE-{number}", _NORMAL, link=f"{_CODE}/data/noise_transforms.py") for number in (302, 303, 304)),
+    *(
+        Deviation(f"NOISE-{number}", _NORMAL, link=f"{_CODE}/data/noise_transforms.py#L85")
+        for number in (302, 303, 304)
+    ),
 )
 
 DECLARATION = Declaration(
@@ -145,7 +156,7 @@ def rollout_rows(case: RolloutRowsCase) -> RolloutRows:
 def rollout_loss(case: RolloutLossCase) -> LossResult:
     """The loss of the loop, and its step losses."""
     loop.conventional(case)
-    loop.decay(case, 0.8)
+    step_weights.powers_of(float(DECLARATION.conventions["step_decay"]), case)
     value, parts, gradient, again = engine.step_losses(
         np.asarray(case.draft_logits),
         np.asarray(case.target_logits),

@@ -55,14 +55,15 @@ CLONE = Clone("EAGLE_CLONE", "https://github.com/SafeAILab/EAGLE", "eagle/train/
 SCRIPT = shared.Script(CLONE, "eagle/train/main.py", "predict", "loss", ("train_config",))
 MODEL = "eagle/model/cnets1.py"
 
-_CODE = "https://github.com/SafeAILab/EAGLE/blob/main/eagle/train/main.py"
+_TREE = "https://github.com/SafeAILab/EAGLE/blob/cb7e0841fe0c206c6ed74a197ad5e2a1f13f5a2b/eagle"
+_CODE = f"{_TREE}/train/main.py"
 
 DECLARATION = Declaration(
     name="SafeAILab/EAGLE",
     version=CLONE.revision(),
     links=(
         _CODE,
-        "https://github.com/SafeAILab/EAGLE/blob/main/eagle/model/cnets1.py",
+        f"{_TREE}/model/cnets1.py",
     ),
     conventions={
         "mask_owner": "source",
@@ -87,12 +88,12 @@ DECLARATION = Declaration(
         Deviation(
             "LOSSES-901",
             "the mask multiplies: a NaN or an infinity in an unsupervised row makes loss and gradient NaN",
-            link=_CODE,
+            link=f"{_CODE}#L234-L237",
         ),
         Deviation(
             "LOSSES-902",
             "a batch without a supervised row has the loss 0/1e-05, which is 0, and is trained on",
-            link=_CODE,
+            link=f"{_CODE}#L234-L237",
         ),
     ),
 )

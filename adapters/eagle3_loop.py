@@ -182,19 +182,6 @@ def peak(law: Rows) -> Ids:
     return found
 
 
-def decay(case: RolloutLossCase, fixed: float | None) -> float:
-    """The ratio of the step weights; `NotApplicable` where they are no powers, or not those of `fixed`."""
-    steps = len(case.draft_logits)
-    if case.step_weights is None:
-        return 0.8
-    weights = [float(w) for w in case.step_weights]
-    ratio = fixed if fixed is not None or steps < 2 else weights[1]
-    ratio = 1.0 if ratio is None else ratio
-    if weights != [ratio**s for s in range(steps)]:
-        raise NotApplicable(f"a step's weight is a power of {'one decay' if fixed is None else fixed}")
-    return ratio
-
-
 def conventional(case: RolloutLossCase) -> None:
     """`NotApplicable` for a case whose conventions are not those that both trainers fix."""
     fixed = {

@@ -50,7 +50,9 @@ CLONE = Clone("EAGLE_CLONE", "https://github.com/SafeAILab/EAGLE", "eagle/traine
 MODEL, LOOP, INFERENCE = "eagle/traineagle3/cnets.py", "eagle/traineagle3/main.py", "eagle/model/cnets.py"
 DECAY = 0.8
 
-_CODE = "https://github.com/SafeAILab/EAGLE/blob/main/eagle/traineagle3/cnets.py"
+_TREE = "https://github.com/SafeAILab/EAGLE/blob/cb7e0841fe0c206c6ed74a197ad5e2a1f13f5a2b/eagle"
+_CODE = f"{_TREE}/traineagle3/cnets.py"
+_MEAN = f"{_CODE}#L854-L855"
 _PADDED = "https://github.com/SafeAILab/EAGLE/issues/317"
 
 DECLARATION = Declaration(
@@ -58,8 +60,8 @@ DECLARATION = Declaration(
     version=CLONE.revision(),
     links=(
         _CODE,
-        "https://github.com/SafeAILab/EAGLE/blob/main/eagle/traineagle3/main.py",
-        "https://github.com/SafeAILab/EAGLE/blob/main/eagle/model/cnets.py",
+        f"{_TREE}/traineagle3/main.py",
+        f"{_TREE}/model/cnets.py",
     ),
     conventions={
         "mask_owner": "source",
@@ -89,25 +91,34 @@ DECLARATION = Declaration(
             link=_PADDED,
         ),
         Deviation("ROWS-609", "and so does a padded row of every later step that the flag is shifted to", link=_PADDED),
-        Deviation("LOSSES-708", "a step that counts no row has the loss 0, and is added", link=_CODE),
-        Deviation("LOSSES-711", "the gate multiplies by 0 what a softmax over nothing made NaN", link=_CODE),
+        Deviation(
+            "LOSSES-303",
+            "target_p * out_logp is NaN, 0 · (−inf), where both laws mask a token, and so is the loss",
+            link=_MEAN,
+        ),
+        Deviation("LOSSES-708", "a step that counts no row has the loss 0, and is added", link=_MEAN),
+        Deviation(
+            "LOSSES-711",
+            "the gate multiplies by 0 what a softmax over nothing made NaN",
+            link=f"{_CODE}#L837-L855",
+        ),
         Deviation(
             "LOSSES-802",
             "inference drops the map where both vocabularies have one size",
-            link="https://github.com/SafeAILab/EAGLE/blob/main/eagle/model/cnets.py",
+            link=f"{_TREE}/model/cnets.py#L751-L754",
         ),
         Deviation(
             "LOSSES-803",
             "a map is added as it is: nothing compares it with t2d or with the vocabulary",
-            link="https://github.com/SafeAILab/EAGLE/blob/main/eagle/model/cnets.py",
+            link=f"{_TREE}/model/cnets.py#L754",
         ),
         Deviation(
             "LOSSES-901",
             "the mask multiplies: a NaN or an infinity in an unsupervised row makes loss and gradient NaN",
-            link=_CODE,
+            link=_MEAN,
         ),
-        Deviation("LOSSES-902", "a batch without a supervised row has the loss 0, and is trained on", link=_CODE),
-        Deviation("LOSSES-1001", "where the gate closes every row, the loss is 0 instead of none", link=_CODE),
+        Deviation("LOSSES-902", "a batch without a supervised row has the loss 0, and is trained on", link=_MEAN),
+        Deviation("LOSSES-1001", "where the gate closes every row, the loss is 0 instead of none", link=_MEAN),
     ),
 )
 

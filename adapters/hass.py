@@ -65,14 +65,15 @@ SETTINGS = ("total_steps", "warm_steps", "train_config")
 SCRIPT = shared.Script(CLONE, "train/main_hass.py", "hidden_states", "forward_idx", SETTINGS)
 MODEL = "model/cnets_hass.py"
 
-_CODE = "https://github.com/HArmonizedSS/HASS/blob/main/train/main_hass.py"
+_TREE = "https://github.com/HArmonizedSS/HASS/blob/38922e43fec95f0bd2993f33aaa6ee82371741a5"
+_CODE = f"{_TREE}/train/main_hass.py"
 
 DECLARATION = Declaration(
     name="HArmonizedSS/HASS",
     version=CLONE.revision(),
     links=(
         _CODE,
-        "https://github.com/HArmonizedSS/HASS/blob/main/model/cnets_hass.py",
+        f"{_TREE}/model/cnets_hass.py",
     ),
     conventions={
         "mask_owner": "source",
@@ -101,27 +102,29 @@ DECLARATION = Declaration(
         Deviation(
             "ROWS-603",
             "the same rows: row 0 of every step is fed the feature of address 0, and those after it what became of it",
-            link=_CODE,
+            link=f"{_CODE}#L403-L407",
         ),
         Deviation(
             "LOSSES-303",
             "target_p * out_logp is NaN, 0 · (−inf), where both laws mask a token, and so is the loss",
+            link=f"{_CODE}#L246-L255",
             witness="masked_on_both_sides",
         ),
         Deviation(
             "LOSSES-502",
             "torch.topk says nothing about which of equal logits it takes",
+            link=f"{_CODE}#L254",
             witness="tied_logits",
         ),
         Deviation(
             "LOSSES-901",
             "the mask multiplies: a NaN or an infinity in an unsupervised row makes loss and gradient NaN",
-            link=_CODE,
+            link=f"{_CODE}#L248-L255",
         ),
         Deviation(
             "LOSSES-902",
             "a batch without a supervised row has the loss 0/1e-05, which is 0, and is trained on",
-            link=_CODE,
+            link=f"{_CODE}#L248-L255",
         ),
     ),
 )

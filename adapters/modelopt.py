@@ -17,8 +17,8 @@ What is converted, and nothing else:
 - in `rollout_loss` the forward runs its loop, and a stand-in for the draft model returns the case's logits. The loop
   has one target and one mask for all steps, and the case one for each, so between the loop and `_eagle_loss` those of
   the step take the place of the loop's, made of the case's target logits by `_prepare_eagle_inputs`. Weights are powers
-  of `eagle_loss_decay_factor`, an argument of the conversion; others are not applicable. A part is what `_eagle_loss`
-  returns;
+  of the `eagle_loss_decay_factor` that a conversion has by default: it is a parameter of the conversion, and others are
+  not applicable. A part is what `_eagle_loss` returns;
 - `soft_cross_entropy` is `_eagle_loss` of one step.
 
 Not applicable: segments that a hole or another segment interrupts, `supervision_at_source` by another owner, gates,
@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from adapters import modelopt_engine, modelopt_training, tracers
+from adapters import modelopt_engine, modelopt_training, step_weights, tracers
 from adapters.backward import twice
 from adapters.interface import Arithmetic, Declaration, Deviation, NotApplicable
 from adapters.samples import Sample, advanced_mask, samples
@@ -72,8 +72,8 @@ DECLARATION = Declaration(
     name="modelopt",
     version=_version(),
     links=(
-        "https://github.com/NVIDIA/Model-Optimizer/blob/main/modelopt/torch/speculative/plugins/hf_eagle.py",
-        "https://github.com/NVIDIA/Model-Optimizer/blob/main/modelopt/torch/speculative/eagle/utils.py",
+        f"{_SOURCE}/plugins/hf_eagle.py",
+        f"{_SOURCE}/eagle/utils.py",
     ),
     conventions={
         "mask_owner": "advanced",
@@ -264,7 +264,8 @@ def rollout_loss(case: RolloutLossCase) -> LossResult:
     steps, rows, width = draft.shape
     p = modelopt_engine.package()
     torch = p.torch
-    model = _mapped(case.draft_to_target, target.shape[2], width, steps, _decay(case, steps))
+    model = _mapped(case.draft_to_target, target.shape[2], width, steps)
+    step_weights.powers_of(model.eagle_loss_decay_factor, case)
     logits = torch.tensor(draft, dtype=torch.float32, requires_grad=True)
     laws = [_prepared(model, torch.tensor(target[s], dtype=torch.float32)) for s in range(steps)]
     mask = torch.tensor(supervise, dtype=torch.long)
@@ -307,7 +308,7 @@ def draft_to_target(case: DraftMapCase) -> Ids:
     ids = d2t + np.arange(len(d2t))
     # there are no marks in this package: where the case has them, they tell the size of the vocabulary
     vocabulary = int(ids.max(initial=0)) + 1 if case.t2d is None else len(case.t2d)
-    model = _mapped(ids, vocabulary, len(ids), 1, 1.0)
+    model = _mapped(ids, vocabulary, len(ids), 1)
     law, _ = _prepared(model, 40 * torch.eye(vocabulary))
     return np.array(law[0].argmax(dim=0).tolist(), dtype=np.int64)
 
@@ -349,12 +350,12 @@ def _settled() -> dict[str, Any]:
     return fixed | {"denominator_epsilon": float(DECLARATION.conventions["denominator_epsilon"])}
 
 
-def _mapped(ids: Ids | None, vocabulary: int, width: int, steps: int, decay: float) -> Any:
+def _mapped(ids: Ids | None, vocabulary: int, width: int, steps: int) -> Any:
     """The converted model with its draft vocabulary loaded, as `load_draft_vocab_cache` does it."""
     torch = modelopt_engine.package().torch
     with torch.random.fork_rng(devices=[]):
         base = modelopt_engine.base_model(vocabulary)
-        model = modelopt_engine.converted(base, steps, width, eagle_loss_decay_factor=decay).train()
+        model = modelopt_engine.converted(base, steps, width).train()
     if ids is not None:
         offsets = torch.tensor(np.asarray(ids, dtype=np.int64)) - torch.arange(width)
         with tempfile.TemporaryDirectory() as folder, modelopt_engine.quiet():
@@ -372,12 +373,3 @@ def _prepared(model: Any, logits: Any) -> tuple[Any, Any]:
     ids = p.torch.zeros((1, len(logits)), dtype=p.torch.long)
     prepared = model._prepare_eagle_inputs(ids, None, None, None, base)
     return prepared[5], prepared[4]
-
-
-def _decay(case: RolloutLossCase, steps: int) -> float:
-    """The γ whose powers the weights are."""
-    given = [0.8**s for s in range(steps)] if case.step_weights is None else [float(w) for w in case.step_weights]
-    decay = given[1] if len(given) > 1 else 1.0
-    if len(given) != steps or any(abs(w - decay**s) > 1e-12 for s, w in enumerate(given)):
-        raise NotApplicable("the weight of step s is a power, γ**s, and nothing else")
-    return decay

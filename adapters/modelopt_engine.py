@@ -94,10 +94,11 @@ def base_model(vocabulary: int) -> Any:
     )
 
 
-def converted(base: Any, steps: int, draft: int, offline: bool = True, **more: Any) -> Any:
+def converted(base: Any, steps: int, draft: int, offline: bool = True) -> Any:
     """A base model with an EAGLE-3 drafter of `draft` tokens that is rolled out for `steps` steps.
 
-    Offline, the base model's features come with the batch, and it keeps its embedding and its head alone.
+    Offline, the base model's features come with the batch, and it keeps its embedding and its head alone. The decay of
+    the step losses is a parameter of the conversion, and is left at its default.
     """
     layer = {
         "num_attention_heads": 1,
@@ -112,7 +113,6 @@ def converted(base: Any, steps: int, draft: int, offline: bool = True, **more: A
         "eagle_ttt_steps": steps,
         "eagle_use_torch_compile": False,
         "eagle_architecture_config": layer,
-        **more,
     }
     with quiet():
         return package().speculative.convert(base, [("eagle", config)])

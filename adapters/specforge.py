@@ -9,8 +9,9 @@ What is converted, and nothing else:
 - a sample's features stand for both the auxiliary layers and the last layer of the target.
 - rows are those that the collator marks as visible. The last one of a sample has no next token: zeros stand there.
 - `rollout_loss` runs a rollout of one step for each step of the case, since the loop takes later targets from
-  earlier ones, and hands the step losses to the strategy, which weighs them. Draft vocabularies are masks here, so
-  draft ids ascend with target ids.
+  earlier ones, and hands the step losses to the strategy, which weighs them by its default decay: that is a parameter
+  of the strategy, and other weights are not applicable. Draft vocabularies are masks here, so draft ids ascend with
+  target ids.
 - `draft_to_target` loads the map as a checkpoint and reads the ids that the accuracy metric compares.
 
 Not applicable: packed rows, holes, positions that are not 0, 1, 2, … (position ids that a sample brings are accepted,
@@ -54,33 +55,36 @@ def _version() -> str:
 
 _NOTHING = "the mean is over all rows, so where none counts the loss is 0, and not None"
 _STEP = "a loss of 0 is stepped on: moments decay and move the drafter, and so does weight decay"
-_MEAN = "https://github.com/SafeAILab/EAGLE/issues/340"
-_CODE = "https://github.com/sgl-project/SpecForge/blob/main/specforge"
+_CODE = "https://github.com/sgl-project/SpecForge/blob/a6b6b0230009d15ec2a97a57384e6f53f0f96946/specforge"
+"""A commit whose files, those named here, are those of the release."""
+_MEAN = f"{_CODE}/core/loss.py#L201"
+_STEPPED = f"{_CODE}/training/controller.py#L350-L353"
 _DEVIATIONS = (
     Deviation(
         "LOSSES-104",
         "the kernel's backward writes the gradient over the logits that it kept, and a second backward reads it there",
-        link=f"{_CODE}/core/loss.py",
+        link=f"{_CODE}/core/loss.py#L157-L170",
     ),
     Deviation(
         "LOSSES-303",
         "the kernel multiplies: a token that target and draft mask costs 0 · −inf, which is NaN",
+        link=f"{_CODE}/core/loss.py#L102-L103",
         witness="masked_on_both_sides",
     ),
     Deviation("LOSSES-708", _NOTHING, link=_MEAN),
     Deviation(
         "LOSSES-803",
         "a map is copied from its checkpoint unseen; only the compact teacher compares it with its mask",
-        link=f"{_CODE}/modeling/draft/base.py",
+        link=f"{_CODE}/modeling/draft/base.py#L203-L205",
     ),
     Deviation("LOSSES-902", _NOTHING, link=_MEAN),
     Deviation("LOSSES-1001", f"{_NOTHING} (behind a gate that closes every row)", link=_MEAN),
-    Deviation("LOSSES-1203", _STEP, link=f"{_CODE}/training/controller.py"),
-    Deviation("LOSSES-1204", _STEP, link=f"{_CODE}/training/controller.py"),
+    Deviation("LOSSES-1203", _STEP, link=_STEPPED),
+    Deviation("LOSSES-1204", _STEP, link=_STEPPED),
     Deviation(
         "LOSSES-1206",
         "stored samples carry the versions of target and tokenizer, and nothing compares them",
-        link=f"{_CODE}/runtime/data_plane/feature_dataloader.py",
+        link=f"{_CODE}/runtime/data_plane/feature_dataloader.py#L151-L189",
     ),
 )
 
@@ -151,13 +155,7 @@ def soft_cross_entropy(case: DistillCase) -> LossResult:
 def rollout_loss(case: RolloutLossCase) -> LossResult:
     """The strategy's loss, from the loss kernel's step losses."""
     loop.conventional(case)
-    value, parts, gradient, again = engine.step_losses(
-        np.asarray(case.draft_logits),
-        np.asarray(case.target_logits),
-        np.asarray(case.supervise),
-        loop.draft_mask(case),
-        loop.decay(case, None),
-    )
+    value, parts, gradient, again = engine.step_losses(case, loop.draft_mask(case))
     return LossResult(value, {"draft_logits": gradient}, tuple(parts), {"draft_logits": again})
 
 

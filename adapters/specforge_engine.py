@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from adapters import eagle3_loop as loop
-from adapters import triton_interpreter
+from adapters import step_weights, triton_interpreter
 from adapters.backward import twice
 from adapters.interface import AdapterError
-from oracle.types import Flags, Rows
+from oracle.types import Flags, RolloutLossCase, Rows
 
 HIDDEN = 8
 """Width of the tiny draft model."""
@@ -179,17 +179,17 @@ def trace(given: Sequence[loop.Sample], steps: int) -> loop.Trace:
     )
 
 
-def step_losses(
-    draft_logits: Rows, target_logits: Rows, supervise: Flags, kept: Flags, decay: float
-) -> tuple[float, list[float], Rows, Rows]:
+def step_losses(case: RolloutLossCase, kept: Flags) -> tuple[float, list[float], Rows, Rows]:
     """The strategy's loss of a rollout, its step losses, and the gradient to the draft logits, twice.
 
     The loop takes a step's targets from those of step 0, moved left, so targets that are free at every step cannot
     pass it. Each step is a rollout of one step of its own here, through the same model, gate and kernel, and the
-    strategy weighs them.
+    strategy weighs them. The decay is a parameter of the strategy, and is left at its default.
     """
     sf = specforge()
     torch = sf.torch
+    draft_logits, target_logits = np.asarray(case.draft_logits), np.asarray(case.target_logits)
+    supervise = np.asarray(case.supervise)
     steps, rows, width = draft_logits.shape
     trained = [torch.tensor(logits[None], dtype=torch.float32, requires_grad=True) for logits in draft_logits]
     with torch.random.fork_rng(devices=[]):
@@ -216,7 +216,8 @@ def step_losses(
 
     whole = torch.nn.Linear(1, 1)
     whole.forward = all_steps
-    strategy = sf.strategy.Eagle3TrainStrategy(whole, ploss_decay=decay)
+    strategy = sf.strategy.Eagle3TrainStrategy(whole)
+    step_weights.powers_of(strategy.ploss_decay, case)
     batch = sf.contracts.TrainBatch(
         sample_ids=["0"],
         strategy="eagle3",

@@ -12,12 +12,12 @@ What is converted, and nothing else:
 - the dtype of the collated features: float64, an argument of the collator, so that they come out as they went in;
 - the draft model's parts whose numbers do not matter (layer, norms, heads) pass on what they get and record it; the
   loop over steps, its shifts and its masks are the package's;
-- in `rollout_loss` one call of `compute_metrics` a step, whose sum is what the forward returns. The forward itself has
-  one target and one mask for all steps, and the case one for each: a step's rows are moved by as many fillers (NaN,
-  unsupervised) as the call cuts off again. Weights are the step decay, an argument of the trainer, so weights that are
-  no powers 1, γ, γ², … are not applicable. The head's rows are cut to the draft vocabulary by the package
-  (`speculators_engine.kept_ids`);
-- a part is the loss of a step with a decay of 1.
+- `rollout_loss` is what the forward returns where its head makes the case's logits: which loss it is, its weights and
+  their sum are the forward's, called as the trainer calls it by its own configuration. Loss and step decay are
+  parameters of that; neither is named, so the defaults act, and weights that are not theirs are not applicable. The
+  forward has one target and one mask for all steps, and the case one for each, which `compute_metrics` is handed
+  instead. The head's rows are cut to the draft vocabulary by the package (`speculators_engine.kept_ids`);
+- a part is what `compute_metrics` makes of a step with a decay of 1.
 
 The losses are the package's eager ones. `adapters.speculators:fused` has `rollout_loss` with the fused ones, which it
 takes by default: Triton kernels, run by Triton's interpreter.
@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from adapters import speculators_engine, speculators_training, tracers, triton_interpreter
+from adapters import speculators_engine, speculators_training, step_weights, tracers, triton_interpreter
 from adapters.backward import twice
 from adapters.interface import Arithmetic, Declaration, Deviation, NotApplicable
 from adapters.samples import Sample, advanced_mask, counted_from_zero, samples
@@ -63,13 +63,14 @@ def _version() -> str:
 
 
 _SOURCE = "https://github.com/vllm-project/speculators/blob/c05b95b303f7d4f21e8d7624e0ffa1c2d9b4d73b/src/speculators"
+"""A commit shortly before the release, which changed nothing about what is linked."""
 DECLARATION = Declaration(
     name="speculators",
     version=_version(),
     links=(
-        "https://github.com/vllm-project/speculators/tree/main/src/speculators/models/eagle3",
-        "https://github.com/vllm-project/speculators/tree/main/src/speculators/train",
-        "https://github.com/vllm-project/speculators/tree/main/src/speculators/losses",
+        f"{_SOURCE}/models/eagle3/core.py",
+        f"{_SOURCE}/train/trainer.py",
+        f"{_SOURCE}/losses/utils.py",
     ),
     conventions={
         "mask_owner": "advanced",
@@ -103,6 +104,11 @@ DECLARATION = Declaration(
             "ROWS-603",
             "later steps shift tokens, targets and mask along the packed sequence, over the ends of its documents",
             witness="packed_rolled_out",
+        ),
+        Deviation(
+            "LOSSES-303",
+            "where both laws mask a token, torch's kl_div subtracts 0 · (−inf), which is NaN, and so is the loss",
+            link=f"{_SOURCE}/losses/eager.py#L26-L28",
         ),
         Deviation(
             "LOSSES-708",
@@ -221,8 +227,8 @@ def rollout_rows(case: RolloutRowsCase) -> RolloutRows:
 
 
 def rollout_loss(case: RolloutLossCase) -> LossResult:
-    """The sum of what `compute_metrics` makes of each step, with the eager loss."""
-    return _rollout_loss(case, "eager")
+    """What the forward returns, with the eager implementation of its default loss."""
+    return _rollout_loss(case, loss_implementation="eager")
 
 
 class fused:
@@ -234,6 +240,11 @@ class fused:
         deviations=(
             *(d for d in DECLARATION.deviations if d.clause in _OF_FUSED),
             Deviation(
+                "LOSSES-303",
+                "a token that the target masks costs 0 · (−inf), or 0 · (−inf + inf), which is NaN, and so is the loss",
+                link=f"{_SOURCE}/losses/fused.py#L153-L154",
+            ),
+            Deviation(
                 "LOSSES-1001",
                 "a target logit of −inf makes the loss NaN: the kernel multiplies p = 0 by log p − log q",
                 link=f"{_SOURCE}/losses/fused.py#L153-L154",
@@ -244,41 +255,29 @@ class fused:
 
     @staticmethod
     def rollout_loss(case: RolloutLossCase) -> LossResult:
-        """The sum of what `compute_metrics` makes of each step, with the fused loss."""
+        """What the forward returns, with its default loss as it is."""
         triton_interpreter.interpret("speculators.losses.fused")
-        return _rollout_loss(case, "fused")
+        return _rollout_loss(case)
 
 
-def _rollout_loss(case: RolloutLossCase, implementation: str) -> LossResult:
+def _rollout_loss(case: RolloutLossCase, **loss: str) -> LossResult:
     for name in ("denominator", "restricted_target", "gate", "divergence", "reduction"):
         if getattr(case, name) != DECLARATION.conventions[name]:
             raise NotApplicable(f"{name} is {DECLARATION.conventions[name]}, and nothing else")
     if case.denominator_epsilon != float(DECLARATION.conventions["denominator_epsilon"]):
         raise NotApplicable("the denominator's epsilon is 1e-05, and nothing else")
-    draft, target = np.asarray(case.draft_logits), np.asarray(case.target_logits)
-    supervise = np.asarray(case.supervise)
-    decay = _decay(case, len(draft))
-    p = speculators_engine.package()
-    torch = p.torch
+    arguments = speculators_engine.call_arguments(len(case.draft_logits), **loss)
+    step_weights.powers_of(arguments["ttt_step_loss_decay"], case)
+    torch = speculators_engine.package().torch
+    target = np.asarray(case.target_logits)
     kept = speculators_engine.kept_ids(case.draft_to_target, target.shape[2])
-    logits = torch.tensor(draft, dtype=torch.float32, requires_grad=True)
+    logits = torch.tensor(np.asarray(case.draft_logits), dtype=torch.float32, requires_grad=True)
     targets = torch.tensor(target[:, :, kept], dtype=torch.float32)
-    mask = torch.tensor(supervise, dtype=torch.bool)
-    loss_config = p.losses.resolve_loss_config("kl_div", implementation)
-    loss = torch.tensor(0.0)
-    parts: list[float | None] = []
-    for s in range(len(draft)):
-        filler, unset = torch.full((1, s, logits.shape[2]), torch.nan), torch.zeros((1, s), dtype=torch.bool)
-        moved = (
-            torch.cat([logits[s][None], filler], dim=1),
-            torch.cat([filler, targets[s][None]], dim=1),
-            torch.cat([unset, mask[s][None]], dim=1),
-        )
-        parts.append(float(p.metrics.compute_metrics(*moved, None, s, 1.0, loss_config)[0].detach()))
-        loss = loss + p.metrics.compute_metrics(*moved, None, s, decay, loss_config)[0]
-    first, second = twice(loss, [logits])
+    mask = torch.tensor(np.asarray(case.supervise), dtype=torch.bool)
+    loss_of_all, parts = speculators_engine.step_losses(logits, targets, mask, arguments)
+    first, second = twice(loss_of_all, [logits])
     again = {"draft_logits": second[0]}
-    return LossResult(float(loss.detach()), {"draft_logits": first[0]}, tuple(parts), again)
+    return LossResult(float(loss_of_all.detach()), {"draft_logits": first[0]}, tuple(parts), again)
 
 
 def state_gradient(case: StateGradientCase) -> Flags:
@@ -299,12 +298,3 @@ def _rolled(
     own = [sample for sample in found if sample.batch == b]
     batch = speculators_engine.collated(own, tokens, features, features, mask, tokens.shape[1] + steps, torch.float64)
     return speculators_engine.rolled_out(batch, steps)
-
-
-def _decay(case: RolloutLossCase, steps: int) -> float:
-    """The γ whose powers the weights are."""
-    given = [0.8**s for s in range(steps)] if case.step_weights is None else [float(w) for w in case.step_weights]
-    decay = given[1] if len(given) > 1 else 1.0
-    if len(given) != steps or any(abs(w - decay**s) > 1e-12 for s, w in enumerate(given)):
-        raise NotApplicable("the weight of step s is a power, γ**s, and nothing else")
-    return decay

@@ -41,6 +41,7 @@ class Package:
     model: Any
     loading: Any
     trainer: Any
+    schema: Any
 
 
 @cache
@@ -51,7 +52,7 @@ def package() -> Package:
         *("torch", "transformers", "speculators.models.eagle3.core", "speculators.train.data"),
         *("speculators.models.eagle3.data", "speculators.models.eagle3.metrics", "speculators.losses"),
         *("speculators.config", "speculators.proposals.greedy", "speculators.model", "speculators.utils.loading"),
-        "speculators.train.trainer",
+        *("speculators.train.trainer", "speculators.train.config.schema"),
     )
     try:
         found = Package(*(importlib.import_module(name) for name in names))
@@ -172,9 +173,8 @@ def rolled_out(batch: dict[str, Any], steps: int) -> Rollout:
         judged.append((logits[0], targets[0], loss_mask[0]))
         return compound_loss(logits, targets, loss_mask, *args, **kwargs)
 
-    eager = p.losses.resolve_loss_config("kl_div", "eager")
     with replaced(p.metrics, "compound_loss", recorded):
-        model(**batch, ttt_steps=steps, loss_config=eager)
+        model(**batch, **call_arguments(steps, loss_implementation="eager"))
     found = []
     for s, ((token, state, position), (logits, targets, mask)) in enumerate(zip(fed, judged, strict=True)):
         target = np.zeros((length, width))
@@ -187,6 +187,64 @@ def rolled_out(batch: dict[str, Any], steps: int) -> Rollout:
         ids = np.array(token.tolist()).astype(np.int64)
         found.append(Step(ids, np.array(state.tolist()), np.array(position.tolist()), target, supervise, counted))
     return Rollout(np.array(batch["document_ids"][0].tolist(), dtype=np.int64), found)
+
+
+def call_arguments(steps: int, **loss: str) -> dict[str, Any]:
+    """What the trainer calls the forward with in a run of so many steps, by its own configuration.
+
+    The loss and the decay of its steps are parameters; they are what a configuration says that names neither.
+    """
+    p = package()
+    config = p.schema.TrainConfig(loss={"ttt_steps": steps, **loss})
+    arguments: dict[str, Any] = p.core.Eagle3DraftModel.get_trainer_kwargs(**config.flatten())[0]
+    return arguments
+
+
+def step_losses(
+    draft: Sequence[Any], target: Sequence[Any], supervise: Sequence[Any], arguments: dict[str, Any]
+) -> tuple[Any, list[float]]:
+    """The loss that the forward returns where its head makes the draft logits [R, Vd] of each step; the step losses.
+
+    The forward has one target and one mask for all steps, and here each step has its own: they take the place of the
+    forward's between its loop and `compute_metrics`, moved by as many fillers (NaN, unsupervised) as that cuts off. The
+    loss, the step's weight and the sum are the forward's. A step loss is computed aside, with a decay of 1.
+    """
+    p = package()
+    torch = p.torch
+    steps, (rows, width), hidden = len(draft), draft[0].shape, 4
+    length = rows + steps
+    with torch.random.fork_rng(devices=[]):
+        model = drafter(steps, hidden, VOCABULARY)
+    parts: list[float] = []
+    compute_metrics = p.core.compute_metrics
+
+    class Layer(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def forward(self, hidden_states: Any, **_: Any) -> Any:
+            return hidden_states[..., hidden:]
+
+    class Head(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def forward(self, _: Any) -> Any:
+            made = draft[len(parts)]
+            return torch.cat([made, torch.full((length - rows, width), torch.nan)])[None]
+
+    def judged(logits: Any, targets: Any, mask: Any, correct: Any, step: int, decay: float, **more: Any) -> Any:
+        filler, unset = torch.full((step, width), torch.nan), torch.zeros(step, dtype=torch.bool)
+        end = rows + step
+        moved = (
+            logits[:, :end],
+            torch.cat([filler, target[step]])[None],
+            torch.cat([unset, supervise[step]])[None],
+        )
+        parts.append(float(compute_metrics(*moved, None, step, 1.0, **more)[0].detach()))
+        return compute_metrics(*moved, correct[:, :end], step, decay, **more)
+
+    model.layers, model.lm_head = torch.nn.ModuleList([Layer()]), Head()
+    for name in ("fc", "norm", "verifier_norm", "verifier_lm_head"):
+        setattr(model, name, torch.nn.Identity())
+    state, flags = torch.zeros((1, length, hidden)), torch.zeros((1, length), dtype=torch.bool)
+    with replaced(p.core, "compute_metrics", judged):
+        _, loss, _ = model(state, flags.long(), flags.long(), flags, None, state, **arguments)
+    return loss, parts
 
 
 def drafter(steps: int, width: int, vocabulary: int) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 
 from adapters.interface import NotApplicable
 from adapters.samples import Sample, advanced_mask, counted_from_zero, samples
-from adapters.speculators_engine import VOCABULARY, collated, drafter, layer_config, package, replaced
+from adapters.speculators_engine import VOCABULARY, call_arguments, collated, drafter, layer_config, package, replaced
 from oracle.types import Flags, Rows, StateGradientCase, TokenBatch, TrainingCase, TrainingResult
 
 WIDTH = 8
@@ -61,9 +61,7 @@ def training_step(case: TrainingCase) -> TrainingResult:
 def _trained(model: Any, batches: list[dict[str, Any]], case: TrainingCase, folder: str) -> TrainingResult:
     p = package()
     torch = p.torch
-    train, _ = model.get_trainer_kwargs(
-        ttt_steps=STEPS, ttt_step_loss_decay=1.0, loss_fn="kl_div", loss_implementation="eager"
-    )
+    train = call_arguments(STEPS, loss_implementation="eager")
     config = p.trainer.TrainerConfig(
         lr=1e-2,
         num_epochs=1,
@@ -158,7 +156,7 @@ def state_gradient(case: StateGradientCase) -> Flags:
 
     batch = collated(found, tokens, features, features, mask, length, torch.float32)
     with replaced(p.core, "compute_metrics", recorded):
-        model(**batch, ttt_steps=steps, loss_config=p.losses.resolve_loss_config("kl_div", "eager"))
+        model(**batch, **call_arguments(steps, loss_implementation="eager"))
     reached = np.zeros((steps, steps), dtype=bool)
     for s, loss in enumerate(losses):
         gradients = torch.autograd.grad(loss, states, retain_graph=True, allow_unused=True)
