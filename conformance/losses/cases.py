@@ -119,14 +119,14 @@ ABOVE_THE_VOCABULARY = [
 
 
 def masked_rollouts(given: Settled) -> list[RolloutLossCase]:
-    """Tokens masked on both sides, in one step of two an impossible one."""
-    draft = odd([[[0.5, -INF, 1.25, -1.0], [0.25, 1.5, -0.5, 0.75]], [[1.25, 0.5, -INF, 2.0], [-0.25, 0.5, 1.0, -1.5]]])
+    """A token of the first row masked on both sides in both steps; then one of the second row impossible, in one."""
+    draft = odd([[[0.5, -INF, 1.25, -1.0], [0.25, 1.5, -0.5, 0.75]], [[1.25, -INF, 0.5, 2.0], [-0.25, 0.5, 1.0, -1.5]]])
     target = odd(
-        [[[1.5, -INF, 0.75, -0.25], [0.75, -1.0, 1.25, 0.5]], [[0.5, 1.75, -INF, 0.25], [2.0, 0.25, -0.5, 1.0]]]
+        [[[1.5, -INF, 0.75, -0.25], [0.75, -1.0, 1.25, 0.5]], [[0.5, -INF, 1.75, 0.25], [2.0, 0.25, -0.5, 1.0]]]
     )
-    impossible = target.copy()
-    impossible[1, 0, 2] = 1.0
-    return [RolloutLossCase(draft, found, true(2, 2), **fields(given, 2, {})) for found in (target, impossible)]
+    impossible = draft.copy()
+    impossible[1, 1, 2] = -INF
+    return [RolloutLossCase(found, target, true(2, 2), **fields(given, 2, {})) for found in (draft, impossible)]
 
 
 # ---- extremes
