@@ -287,7 +287,7 @@ LOGIT = "a logit that counts is finite or −inf"
             "rollout_loss",
             rollout(),
             {"step_weights": (1.0, 0.5)},
-            "step_weights = 2: there is one weight for each of the 1 steps",
+            "step_weights = (2,): there is one weight for each of the 1 steps",
         ),
         ("rollout_loss", rollout(), {"step_weights": (INF,)}, "step_weights[0] = inf: a weight is a finite number"),
         ("rollout_loss", rollout(), {"denominator": "all"}, "denominator = 'all': is one of supervised, mask, rows"),
