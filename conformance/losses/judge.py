@@ -27,8 +27,10 @@ TRAINED: Mapping[str, str] = {
 }
 """Operation → its trained input."""
 OPERATIONS = tuple(TRAINED)
-MOST_GRADIENTS = 60
+FEW = 60
 """Drawn cases whose gradient a check judges, at most: differences in sixty digits are slow."""
+ENOUGH = 25
+"""Drawn cases of a check that judges values, at least."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +61,12 @@ class Answer:
 
 def few(check: Check) -> int:
     """How many drawn cases a check of gradients runs on."""
-    return min(check.profile.examples, MOST_GRADIENTS)
+    return min(check.profile.examples, FEW)
+
+
+def some(check: Check) -> int:
+    """How many drawn cases a check runs on where many a check draws such cases: two fifths of the profile's."""
+    return max(min(check.profile.examples, ENOUGH), check.profile.examples * 2 // 5)
 
 
 def own(case: Any) -> Any:

@@ -56,14 +56,14 @@ def test_the_loss_is_the_sum_of_its_parts(check: Check) -> None:
         if judge.decides(check, case, right):
             judge.judge(sum(parts), answer.value, allowed, lambda: f"its own parts are {parts}")
 
-    check.for_all(strategies.hasses(mixed=True), body, first=[LONG_HASS])
+    check.for_all(strategies.hasses(mixed=True), body, judge.some(check), [LONG_HASS])
 
 
 @pytest.mark.clauses("LOSSES-602")
 def test_the_loss_of_a_step(check: Check) -> None:
     check.require("hass_loss")
     strategy, first = strategies.hasses(mixed=True), [LONG_HASS, WIDE_HASS]
-    check.for_all(strategy, lambda case: judge.parts(check, "hass_loss", case), first=first)
+    check.for_all(strategy, lambda case: judge.parts(check, "hass_loss", case), judge.some(check), first)
 
 
 @pytest.mark.clauses("LOSSES-603")

@@ -29,7 +29,7 @@ def parts_of(check: Check, strategy: st.SearchStrategy[RolloutLossCase], first: 
     check.require(OPERATION)
     given = settled(check)
     cases = apart(given, first) if first else []
-    check.for_all(strategy, lambda case: judge.parts(check, OPERATION, case), first=cases)
+    check.for_all(strategy, lambda case: judge.parts(check, OPERATION, case), judge.some(check), cases)
 
 
 def apart(given: Settled, name: str) -> list[RolloutLossCase]:
@@ -48,7 +48,8 @@ def test_a_step_is_the_mean_over_its_rows(check: Check) -> None:
 def test_the_loss_is_the_weighted_sum_of_the_steps(check: Check) -> None:
     check.require(OPERATION)
     strategy = strategies.rollouts(settled(check), free=("step_weights", "reduction"))
-    check.for_all(strategy, lambda case: judge.value(check, OPERATION, case), first=[long_rollout(settled(check))])
+    first = [long_rollout(settled(check))]
+    check.for_all(strategy, lambda case: judge.value(check, OPERATION, case), judge.some(check), first)
 
 
 @pytest.mark.clauses("LOSSES-703")

@@ -26,7 +26,7 @@ def test_a_loss_is_one_number(check: Check, operation: str) -> None:
         if found is None or not math.isfinite(found):
             raise ClauseViolation(f"rows count and nothing is extreme; {{clause}} asks for a number, not {found}")
 
-    check.for_all(drawn(check, operation), body)
+    check.for_all(drawn(check, operation), body, judge.some(check))
 
 
 @pytest.mark.clauses("LOSSES-102")
@@ -45,7 +45,7 @@ def test_the_gradient_is_of_the_trained_input_alone(check: Check, operation: str
         if others:
             raise ClauseViolation(f"the gradient names {', '.join(others)}, too: {name} alone is trained")
 
-    check.for_all(drawn(check, operation), body)
+    check.for_all(drawn(check, operation), body, judge.some(check))
 
 
 @pytest.mark.clauses("LOSSES-103")
@@ -64,7 +64,7 @@ def test_the_arrays_are_left_alone(check: Check, operation: str) -> None:
             if isinstance(before, np.ndarray) and not np.array_equal(before, after):
                 raise ClauseViolation(f"{name} was {before.tolist()} and is {np.asarray(after).tolist()}")
 
-    check.for_all(drawn(check, operation, mixed=True), body)
+    check.for_all(drawn(check, operation, mixed=True), body, judge.some(check))
 
 
 @pytest.mark.clauses("LOSSES-104")
@@ -80,7 +80,7 @@ def test_the_same_case_gives_the_same_answer(check: Check, operation: str) -> No
             told = ", with another gradient" if first[0] == again[0] else ""
             raise ClauseViolation(f"first the loss {first[0]}, again {again[0]}{told}")
 
-    check.for_all(drawn(check, operation), body)
+    check.for_all(drawn(check, operation), body, judge.some(check))
 
 
 def backward_twice(answer: judge.Answer, name: str, shape: tuple[int, ...]) -> None:

@@ -70,7 +70,7 @@ def test_masked_tokens(check: Check) -> None:
 @pytest.mark.clauses("LOSSES-303")
 @pytest.mark.parametrize("operation", ["topk_distillation", "rollout_loss"])
 def test_masked_tokens_elsewhere(check: Check, operation: str) -> None:
-    """Finite or infinite, and no gradient to what is masked: how much it is else is said further up."""
+    """Finite or infinite, and no gradient to what is masked: how large a finite loss is, other clauses say."""
     check.require(operation)
 
     def body(case: Any) -> None:
@@ -83,8 +83,10 @@ def test_masked_tokens_elsewhere(check: Check, operation: str) -> None:
         for here, there in zip(wanted, found):
             expected = number(here)
             if there is None or not (there == expected or (math.isfinite(there) and expected != math.inf)):
-                kind = "is infinite" if expected == math.inf else "costs nothing that is not finite"
-                raise ClauseViolation(f"by {{clause}} the loss {kind}; the implementation gives {judge.shown(there)}")
+                kind = "infinite" if expected == math.inf else "finite"
+                raise ClauseViolation(
+                    f"by {{clause}} the loss is {kind}; the implementation gives {judge.shown(there)}"
+                )
         if number(right.value) != math.inf:
             gradient = answer.gradient("draft_logits", case.draft_logits.shape)
             if not np.isfinite(gradient).all() or gradient[np.isneginf(case.draft_logits)].any():
