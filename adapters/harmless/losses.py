@@ -108,6 +108,17 @@ class Settled(
         return super().rollout_loss(case)
 
 
+class OnlyBehindTheGate(Losses):
+    """Has no rollout without the gate, and shows a second backward."""
+
+    @classmethod
+    def rollout_loss(cls, case: RolloutLossCase) -> LossResult:
+        if case.gate != "argmax":
+            raise NotApplicable("its rows pass the gate")
+        found = super().rollout_loss(case)
+        return LossResult(found.value, found.grad, found.parts, {name: x.copy() for name, x in found.grad.items()})
+
+
 class OnlyRegression:
     """Knows the feature loss and nothing else."""
 
