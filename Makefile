@@ -34,6 +34,10 @@ test:
 full:
 	@FAULTS_AT_LENGTH=1 $(MAKE) --no-print-directory test
 	@set -e; for impl in $(IMPLEMENTATIONS); do $(MAKE) --no-print-directory conformance IMPL=$$impl PROFILE=ci; done
+	@$(MAKE) --no-print-directory conformance IMPL=adapters.speculators:fused PROFILE=quick
+	@if [ -n "$$EAGLE_CLONE" ]; then set -e; for impl in adapters.eagle adapters.eagle:eagle3; do \
+	    $(MAKE) --no-print-directory conformance IMPL=$$impl PROFILE=ci; done; fi
+	@if [ -n "$$HASS_CLONE" ]; then $(MAKE) --no-print-directory conformance IMPL=adapters.hass PROFILE=ci; fi
 	@$(MAKE) --no-print-directory conformance IMPL=adapters.reference PROFILE=deep
 	@$(MAKE) --no-print-directory calibration
 
