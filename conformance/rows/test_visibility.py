@@ -59,7 +59,9 @@ def test_a_row_stands_where_its_source_stands(check: Check, via: str) -> None:
 @pytest.mark.parametrize("operation", ["soft_rows", "hard_rows"])
 def test_whom_a_row_sees(check: Check, operation: str, kind: str) -> None:
     check.require(operation)
-    first = {"full": [WORKED], "apart": [PACKED, REUSED, LEFT], "interrupted": [HOLE]}[kind]
+    edges = {"full": [WORKED], "apart": [PACKED, REUSED, LEFT], "interrupted": [HOLE]}[kind]
+    # every flag set: what supervision does to visibility, another clause asks
+    first = [dataclasses.replace(case, supervise=np.ones(case.valid.shape, dtype=bool)) for case in edges]
     check.for_all(BATCHES[kind], lambda case: sees(check, operation, case), first=first)
 
 
