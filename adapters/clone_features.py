@@ -362,7 +362,8 @@ def tiny_config(vocabulary: int, width: int, **more: Any) -> Any:
 
 
 def import_torch(clone: Clone) -> Any:
-    """torch; `AdapterError` where it is missing."""
+    """torch; `AdapterError` where it is missing, or the clone is, which is told first."""
+    clone.file(clone.marker)
     try:
         import torch
         import torch.utils.checkpoint

@@ -29,6 +29,10 @@ class Clone:
 
     def source(self, name: str) -> Source:
         """A file of the clone. Raises `AdapterError` where there is no such clone."""
+        return Source(self.file(name))
+
+    def file(self, name: str) -> Path:
+        """Where a file of the clone lies. Raises `AdapterError` where there is no such clone."""
         given = os.environ.get(self.variable)
         wanted = f"{self.variable} names the folder of a git clone of {self.repository}"
         if not given:
@@ -37,7 +41,7 @@ class Clone:
         for needed in (self.marker, name):
             if not (root / needed).is_file():
                 raise AdapterError(f"{wanted}; {root} has no file {needed}")
-        return Source(root / name)
+        return root / name
 
     def revision(self) -> str:
         """The commit of the clone, as far as its folder tells; never raises."""

@@ -82,7 +82,7 @@ def easy(operation: str, declaration: Declaration) -> tuple[list[Any], tuple[str
         "soft_cross_entropy": [DistillCase(DRAFT, TARGET, FLAGS)],
         "eagle1_loss": [Eagle1Case(PREDICTED, PREDICTED + 0.5, HEAD, FLAGS)],
         "topk_distillation": [TopKCase(DRAFT, TARGET, FLAGS, 2)],
-        "hass_loss": [HassLossCase(PREDICTED[None], PREDICTED + 0.5, HEAD, FLAGS[None], k) for k in (2, 10)],
+        "hass_loss": [HassLossCase(PREDICTED[None], PREDICTED + 0.5, HEAD, FLAGS[None], 2)],
         "rollout_loss": [rollout, dataclasses.replace(rollout, draft_to_target=None)],
         "draft_to_target": [
             DraftMapCase(np.array([0, 1]), np.array([True, False, True, False]), "offset"),

@@ -143,9 +143,7 @@ class CrossesBatchRows(Rows):
             return super().exists(batch, b, t)
         return bool(batch.valid[b, t] and batch.valid[b + 1, 0] and batch.segment[b, t] == batch.segment[b + 1, 0])
 
-    @classmethod
-    def gather_rows(cls, case: GatherCase) -> GatheredRows:
-        raise NotApplicable("it shows its plan alone")
+    gather_rows = None  # type: ignore[assignment]  # it shows its plan alone
 
 
 class TokenOfTheSource(Rows):

@@ -86,7 +86,7 @@ MASKED_TOPS = [
     ),
     # impossible in the second row alone; the third does not count
     TopKCase(
-        odd([[0.5, 1.25, -0.75], [0.25, -INF, 2.0], [-INF, 0.5, 1.0]]),
+        odd([[0.5, 1.25, -0.75], [0.25, -INF, 2.0], [-1.25, 0.5, 1.0]]),
         odd([[1.5, -INF, 0.75], [0.5, 1.75, -0.25], [0.25, 2.0, 1.0]]),
         np.array([True, True, False]),
         3,

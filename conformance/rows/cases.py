@@ -96,6 +96,11 @@ def poisoned(case: TokenBatch) -> TokenBatch:
     )
 
 
+def ids_of_their_own(case: TokenBatch) -> TokenBatch:
+    """The batch with segment ids that no other batch row has."""
+    return dataclasses.replace(case, segment=case.segment + 8 * np.arange(len(case.valid), dtype=np.int64)[:, None])
+
+
 def validate(case: object) -> None:
     """Refuse a case that no implementation answers for. Raises `BadInput`."""
     if isinstance(case, TokenBatch):

@@ -12,7 +12,19 @@ from conformance.check import Check
 from conformance.roads import rows as road
 from conformance.rows import asking, strategies
 from conformance.rows.asking import VIA
-from conformance.rows.cases import ANSWER, EDGES, HOLE, LEFT, PACKED, RAGGED, REUSED, WIDE, WORKED, batch
+from conformance.rows.cases import (
+    ANSWER,
+    EDGES,
+    HOLE,
+    LEFT,
+    PACKED,
+    RAGGED,
+    REUSED,
+    WIDE,
+    WORKED,
+    batch,
+    ids_of_their_own,
+)
 from conformance.verdicts import ClauseViolation, Inapplicable
 from oracle.types import OWNERS, RolloutRowsCase, RowPlan, SupervisionCase, TokenBatch
 
@@ -30,7 +42,7 @@ BATCHES: dict[str, st.SearchStrategy[TokenBatch]] = {
 }
 FIRST = {
     "full": [batch([[11, 12, 13, 14, 15]])],
-    "padded": [WORKED, RAGGED, LEFT, HOLE],
+    "padded": [ids_of_their_own(case) for case in (WORKED, RAGGED, LEFT, HOLE)],
     "packed": [PACKED],
     "repeated": [REUSED],
 }
