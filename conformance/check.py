@@ -110,6 +110,14 @@ class Check:
         finally:
             self.journal.idle()
 
+    def refuses(self, operation: str, *arguments: Any) -> None:
+        """`ClauseViolation` unless the call raises."""
+        try:
+            self.call(operation, *arguments)
+        except Raised:
+            return
+        raise ClauseViolation("the case was answered, and not refused", self.case)
+
     def _keep_output(self, text: bytes) -> None:
         self.printed = (self.printed + text)[:4096]
 
@@ -118,7 +126,7 @@ class Check:
     def for_all(
         self,
         strategy: st.SearchStrategy[Case],
-        body: Callable[[Case], None],
+        body: Callable[[Case], object],
         examples: int = 0,
         first: Sequence[Case] = (),
     ) -> None:
@@ -165,7 +173,7 @@ class Check:
         slowest = max((self.cost(name) for name in self.needed or self.implementation.operations), default=DEFAULT_COST)
         return min(wanted, max(LEAST_EXAMPLES, int(self.profile.seconds / (CALLS_AN_EXAMPLE * slowest))))
 
-    def for_each(self, cases: Sequence[Case], body: Callable[[Case], None]) -> None:
+    def for_each(self, cases: Sequence[Case], body: Callable[[Case], object]) -> None:
         """Run `body` on each of `cases`, or on the replayed one alone."""
         first = [case for case in cases if any(case is witness for witness in self.witnesses)]
         rest = [case for case in cases if not any(case is witness for witness in self.witnesses)]
@@ -177,7 +185,7 @@ class Check:
         """The case as its file would hold it."""
         return casefile.dumps(casefile.CaseFile(self.contract, self.name, self.clauses, case))
 
-    def _run(self, body: Callable[[Any], None], case: Any) -> None:
+    def _run(self, body: Callable[[Any], object], case: Any) -> None:
         self.case = case
         self.journal.write(self._text(case))
         try:

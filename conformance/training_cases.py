@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from adapters.interface import Declaration
+from conformance.handout import copy as copy
 from conformance.noise.cases import made
 from conformance.rows.cases import batch, traced
-from conformance.rows.cases import copy as copy
 from oracle.types import (
     DistillCase,
     DraftMapCase,

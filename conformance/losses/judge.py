@@ -12,6 +12,7 @@ import numpy as np
 from conformance import draw
 from conformance.check import Check
 from conformance.compare import plain
+from conformance.handout import copy
 from conformance.losses.tolerance import Counter, number
 from conformance.roads import losses as road
 from conformance.verdicts import ClauseViolation, HarnessError
@@ -69,15 +70,9 @@ def some(check: Check) -> int:
     return max(min(check.profile.examples, ENOUGH), check.profile.examples * 2 // 5)
 
 
-def own(case: Any) -> Any:
-    """The same case in arrays of its own."""
-    copies = {name: value.copy() for name, value in vars(case).items() if isinstance(value, np.ndarray)}
-    return dataclasses.replace(case, **copies)
-
-
 def ask(check: Check, operation: str, case: Any) -> Answer:
     """The implementation's answer; `ClauseViolation` where it is no `LossResult`."""
-    return read(check.call(operation, own(case)))
+    return read(check.call(operation, copy(case)))
 
 
 def read(result: Any) -> Answer:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from conformance.check import Check, Raised
 from conformance.compare import plain
+from conformance.handout import copy
 from conformance.losses import strategies
 from conformance.losses.conventions import names
-from conformance.losses.judge import own
 from conformance.roads import losses as road
 from conformance.verdicts import ClauseViolation, HarnessError
 from oracle.losses import draft_to_target
@@ -29,7 +29,7 @@ def conventions(check: Check) -> Sequence[str]:
 
 def maps(check: Check, case: DraftMapCase) -> None:
     """Judge the ids; raises `ClauseViolation`."""
-    found = plain(check.call(OPERATION, own(case)), "the ids")
+    found = plain(check.call(OPERATION, copy(case)), "the ids")
     expected = road.draft_to_target(case)
     if expected is None or draft_to_target(case).tolist() != expected:
         raise HarnessError(f"the oracle maps to {draft_to_target(case).tolist()}, the second road to {expected}")
@@ -67,7 +67,7 @@ def test_what_is_no_map_is_refused(check: Check) -> None:
         if road.draft_to_target(case) is not None:
             raise HarnessError("the map is one")
         try:
-            found = plain(check.call(OPERATION, own(case)), "the ids")
+            found = plain(check.call(OPERATION, copy(case)), "the ids")
         except Raised:
             return
         raise ClauseViolation(f"{{clause}} refuses the map; the implementation maps to {found.tolist()}")

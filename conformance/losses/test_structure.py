@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from conformance.check import Check, Raised
+from conformance.handout import copy, written
 from conformance.losses import judge
 from conformance.losses.cases import drawn
 from conformance.verdicts import ClauseViolation, Inapplicable
@@ -54,15 +55,14 @@ def test_the_arrays_are_left_alone(check: Check, operation: str) -> None:
     check.require(operation)
 
     def body(case: Any) -> None:
-        handed = judge.own(case)
+        handed = copy(case)
         try:
             check.call(operation, handed)
         except Raised as error:
             raise Inapplicable(f"{operation} raised, which other clauses judge: {error.reason}") from None
-        for name, before in vars(case).items():
-            after = getattr(handed, name)
-            if isinstance(before, np.ndarray) and not np.array_equal(before, after):
-                raise ClauseViolation(f"{name} was {before.tolist()} and is {np.asarray(after).tolist()}")
+        for name in written(case, handed):
+            before, after = (np.asarray(getattr(one, name)).tolist() for one in (case, handed))
+            raise ClauseViolation(f"{name} was {before} and is {after}")
 
     check.for_all(drawn(check, operation, mixed=True), body, judge.some(check))
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from conformance import compare, draw
 from conformance.check import Check
+from conformance.handout import copy
 from conformance.rows import drawing
-from conformance.rows.cases import batch, copy
+from conformance.rows.cases import batch
 from conformance.verdicts import ClauseViolation, Inapplicable
 from oracle.types import Provenance, TokenBatch, TrainingCase
 

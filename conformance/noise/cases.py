@@ -25,12 +25,6 @@ def sample(value: SampleCase) -> str:
     return f"a sample of {length} rows of {width} features, seed {value.seed}; f[0] = {draw.row(value.features[0])}"
 
 
-def copy(case: Any) -> Any:
-    """The same case in arrays of its own."""
-    values = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in vars(case).items()}
-    return type(case)(**values)
-
-
 def made(length: int, width: int, seed: int) -> SampleCase:
     """A sample whose features are multiples of 1/8 and all differ from its targets: any precision holds them."""
     rows = np.arange(length * width).reshape(length, width)

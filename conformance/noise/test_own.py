@@ -10,7 +10,8 @@ import pytest
 from adapters.interface import DTYPES
 from conformance import compare
 from conformance.check import Check
-from conformance.noise.cases import copy, made
+from conformance.handout import copy
+from conformance.noise.cases import made
 from conformance.profiles import ALPHA_OF_A_CHECK
 from conformance.roads import noise as road
 from conformance.verdicts import ClauseViolation

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from conformance import compare
-from conformance.check import Check, Raised
+from conformance.check import Check
+from conformance.handout import copy
 from conformance.roads import rows as road
-from conformance.rows.cases import copy, traced
+from conformance.rows.cases import traced
 from conformance.verdicts import ClauseViolation, HarnessError
 from oracle import rows as oracle
 from oracle.types import OWNERS, GatherCase, RolloutRows, RolloutRowsCase, RowPlan, SupervisionCase, TokenBatch
@@ -191,17 +191,6 @@ def expected_sources(check: Check, case: SupervisionCase, ahead: int) -> np.ndar
 def base(check: Check) -> int:
     """What positions count from, as declared."""
     return int(float(check.convention("position_base", "0")))
-
-
-def refused(check: Check, call: Callable[[], object]) -> None:
-    """`ClauseViolation` unless the call raises."""
-    try:
-        call()
-    except Raised:
-        return
-    except ClauseViolation as violation:
-        raise ClauseViolation(f"the case was not refused; the answer: {violation.reason}") from None
-    raise ClauseViolation("the case was answered, and not refused")
 
 
 def _agree(right: Any, ours: Any, names: tuple[str, ...]) -> None:

@@ -39,31 +39,6 @@ def batch(
     )
 
 
-def copy(case: Any) -> Any:
-    """The same case in arrays of its own, so that a callee that writes spoils nothing."""
-    values = {}
-    for field in dataclasses.fields(case):
-        value = getattr(case, field.name)
-        if dataclasses.is_dataclass(value):
-            value = copy(value)
-        elif isinstance(value, np.ndarray):
-            value = value.copy()
-        values[field.name] = value
-    return type(case)(**values)
-
-
-def contents(case: Any) -> list[bytes]:
-    """Every array of a case, byte by byte."""
-    found: list[bytes] = []
-    for field in dataclasses.fields(case):
-        value = getattr(case, field.name)
-        if dataclasses.is_dataclass(value):
-            found += contents(value)
-        elif isinstance(value, np.ndarray):
-            found.append(value.tobytes())
-    return found
-
-
 def empty(rows: int, length: int) -> TokenBatch:
     """`rows` batch rows of `length` addresses, none of them valid."""
     zeros = np.zeros((rows, length), dtype=np.int64)

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from adapters.interface import DTYPES
 from conformance.check import Check, Raised
+from conformance.handout import copy
 from conformance.roads import rows as road
 from conformance.rows import asking, strategies
-from conformance.rows.cases import EDGES, LARGE, POISON_TOKEN, copy, poisoned, traced
+from conformance.rows.cases import EDGES, LARGE, POISON_TOKEN, poisoned, traced
 from conformance.verdicts import ClauseViolation
 from oracle.types import GatherCase, RolloutRowsCase, TokenBatch
 
