@@ -31,8 +31,8 @@ CONTRACTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "training_step",
         ),
         "noise": ("feature_noise", "noisy_sample"),
-        "tree": ("grow_tree", "select_nodes", "flatten_tree", "tree_visibility"),
-        "visibility": ("rollout_visibility",),
+        "tree": ("grow_tree", "select_nodes", "flatten_tree", "tree_visibility", "tree_mask", "draft_tree"),
+        "visibility": ("rollout_visibility", "rollout_mask", "rollout_attention"),
         "acceptance": ("warp", "verify_greedy", "verify_sampled", "verify_random", "propose"),
         "publish": ("publish",),
         "drafter": ("draft_logits",),
@@ -72,6 +72,8 @@ CONVENTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "divergence": ("cross_entropy", "kl"),
         "reduction": ("sum", "mean"),
         "draft_map": ("offset", "absolute"),
+        "root_in_verification": ("yes", "no"),
+        "selection_order": ("value", "node"),
     }
 )
 """Convention → its values, the default first. A trainer declares what its code fixes; what is not declared in

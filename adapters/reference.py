@@ -24,6 +24,7 @@ from oracle.losses import hass_loss as hass_loss
 from oracle.losses import rollout_loss as rollout_loss
 from oracle.losses import soft_cross_entropy as soft_cross_entropy
 from oracle.losses import topk_distillation as topk_distillation
+from oracle.masks import tree_mask as tree_mask
 from oracle.noise import feature_noise as feature_noise
 from oracle.noise import noisy_sample as noisy_sample
 from oracle.rows import gather_rows as gather_rows
@@ -33,7 +34,15 @@ from oracle.rows import soft_rows as soft_rows
 from oracle.rows import supervision_at_source as supervision_at_source
 from oracle.training import state_gradient as state_gradient
 from oracle.training import training_step as training_step
+from oracle.tree import draft_tree as draft_tree
+from oracle.tree import flatten_tree as flatten_tree
+from oracle.tree import grow_tree as grow_tree
+from oracle.tree import select_nodes as select_nodes
+from oracle.tree import tree_visibility as tree_visibility
 from oracle.types import Coins, Decision, VerifyCase
+from oracle.visibility import rollout_attention as rollout_attention
+from oracle.visibility import rollout_mask as rollout_mask
+from oracle.visibility import rollout_visibility as rollout_visibility
 
 DECLARATION = Declaration(
     name="reference",
@@ -52,6 +61,9 @@ DECLARATION = Declaration(
         **dict.fromkeys(("feature_regression", "soft_cross_entropy", "eagle1_loss", "topk_distillation"), 3e-4),
         **{"hass_loss": 1e-3, "rollout_loss": 5e-4, "draft_to_target": 3e-5, "state_gradient": 2e-5},
         **{"training_step": 3e-3, "feature_noise": 5e-5, "noisy_sample": 1e-4},
+        **{"grow_tree": 2e-4, "select_nodes": 1e-4, "flatten_tree": 3e-4, "tree_visibility": 5e-5},
+        **{"tree_mask": 1e-4, "draft_tree": 5e-4, "rollout_visibility": 1e-3},
+        **{"rollout_mask": 1.5e-3, "rollout_attention": 1.5e-3},
     },
     promises=("seed",),
     is_oracle=True,

@@ -46,3 +46,17 @@ from oracle.types.training import Provenance as Provenance
 from oracle.types.training import StateGradientCase as StateGradientCase
 from oracle.types.training import TrainingCase as TrainingCase
 from oracle.types.training import TrainingResult as TrainingResult
+from oracle.types.tree import MASK_FORMS as MASK_FORMS
+from oracle.types.tree import CandidateTree as CandidateTree
+from oracle.types.tree import DraftTreeCase as DraftTreeCase
+from oracle.types.tree import FlattenCase as FlattenCase
+from oracle.types.tree import FlatTree as FlatTree
+from oracle.types.tree import GrowthCase as GrowthCase
+from oracle.types.tree import MaskCase as MaskCase
+from oracle.types.tree import SelectionCase as SelectionCase
+from oracle.types.visibility import ROW_ANCHORS as ROW_ANCHORS
+from oracle.types.visibility import Attended as Attended
+from oracle.types.visibility import AttentionCase as AttentionCase
+from oracle.types.visibility import RolloutCase as RolloutCase
+from oracle.types.visibility import RolloutMaskCase as RolloutMaskCase
+from oracle.types.visibility import VisibilityGraph as VisibilityGraph
