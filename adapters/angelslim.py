@@ -26,6 +26,8 @@ from adapters import angelslim_engine as engine
 from adapters import angelslim_training as training
 from adapters import eagle3_loop as loop
 from adapters import step_weights
+from adapters.angelslim_visibility import rollout_attention as rollout_attention
+from adapters.angelslim_visibility import rollout_visibility as rollout_visibility
 from adapters.interface import Arithmetic, Declaration, Deviation, NotApplicable
 from oracle.types import (
     Flags,

@@ -78,14 +78,14 @@ def _register_bare_packages() -> None:
         sys.modules[name] = package
 
 
-def draft_model(vocabulary: int, kept: Flags) -> Any:
+def draft_model(vocabulary: int, kept: Flags, width: int = HIDDEN, heads: int = 2) -> Any:
     """A tiny draft model of the real class, its vocabulary the tokens kept; torch's generator gives its weights."""
     a = angelslim()
     configuration = a.transformers.LlamaConfig(
-        hidden_size=HIDDEN,
-        intermediate_size=2 * HIDDEN,
-        num_attention_heads=2,
-        num_key_value_heads=2,
+        hidden_size=width,
+        intermediate_size=2 * width,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
         num_hidden_layers=1,
         vocab_size=vocabulary,
         max_position_embeddings=64,

@@ -147,6 +147,11 @@ class Watched:
         self._model.fc.register_forward_pre_hook(lambda _, given: self._see("fused", given[0]))
         self._model.layers[0].register_forward_pre_hook(self._see_layer, with_kwargs=True)
 
+    @property
+    def attention(self) -> Any:
+        """The attention of its one layer."""
+        return self._model.layers[0].self_attn
+
     def __call__(self, *given: Any, **named: Any) -> Tensor:
         self._seen = {}
         output: Tensor = self._model(*given, **named)
@@ -178,7 +183,7 @@ def gather(clone: Clone, script: Script, model: str, case: GatherCase) -> tuple[
     torch = import_torch(clone)
     found = documents(case.batch)
     names = script.namespace()
-    once(names)
+    steps_of(names, 1)
     features = np.asarray(case.features, dtype=np.float64)
     width = features.shape[2]
     # rotary embeddings want an even width
@@ -316,11 +321,11 @@ def answer(loss: Any, name: str, trained: Sequence[Any], stacked: bool, parts: S
     return LossResult(float(loss.detach()), {name: grad}, told, {name: again})
 
 
-def once(names: Namespace) -> None:
-    """Set a script that rolls out to one step, and its k to what any width allows; the other has no such settings."""
-    for setting in ("forward_num_total", "topk"):
+def steps_of(names: Namespace, steps: int) -> None:
+    """Set a script that rolls out to some steps, and its k to what any width allows; the other has no such settings."""
+    for setting, value in (("forward_num_total", steps), ("topk", 1)):
         if hasattr(names["args"], setting):
-            setattr(names["args"], setting, 1)
+            setattr(names["args"], setting, value)
 
 
 def model_names(torch: Any) -> Namespace:

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from adapters import clone_features as shared
-from adapters import eagle_rollout
+from adapters import clone_visibility, eagle_rollout
 from adapters.clones import Clone, Namespace
 from adapters.interface import Arithmetic, Declaration, Deviation
 from oracle.types import (
@@ -107,6 +107,11 @@ def gather_rows(case: GatherCase) -> GatheredRows:
 def supervision_at_source(case: SupervisionCase) -> Flags:
     """The sources whose rows `compute_loss` weighs with 1."""
     return shared.supervised_sources(_gather, case)
+
+
+_ATTENTION = clone_visibility.Attention(CLONE, SCRIPT, MODEL, absolute=False, most=1)
+rollout_visibility = _ATTENTION.rollout_visibility
+rollout_attention = _ATTENTION.rollout_attention
 
 
 def feature_noise(case: NoiseCase) -> Rows:

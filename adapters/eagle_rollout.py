@@ -28,7 +28,10 @@ import numpy as np
 
 from adapters import clone_features as shared
 from adapters import tracers
-from adapters.clones import Clone, Namespace, Standing
+from adapters.clones import Namespace
+from adapters.eagle_drafter import CLONE, LOOP, collator, drafter
+from adapters.eagle_visibility import rollout_attention as rollout_attention
+from adapters.eagle_visibility import rollout_visibility as rollout_visibility
 from adapters.interface import AdapterError, Arithmetic, Declaration, Deviation, NotApplicable
 from adapters.samples import Sample
 from oracle.types import (
@@ -46,8 +49,7 @@ from oracle.types import (
     SupervisionCase,
 )
 
-CLONE = Clone("EAGLE_CLONE", "https://github.com/SafeAILab/EAGLE", "eagle/traineagle3/cnets.py")
-MODEL, LOOP, INFERENCE = "eagle/traineagle3/cnets.py", "eagle/traineagle3/main.py", "eagle/model/cnets.py"
+INFERENCE = "eagle/model/cnets.py"
 DECAY = 0.8
 
 _TREE = "https://github.com/SafeAILab/EAGLE/blob/cb7e0841fe0c206c6ed74a197ad5e2a1f13f5a2b/eagle"
@@ -162,7 +164,7 @@ def rollout_loss(case: RolloutLossCase) -> LossResult:
     ids = np.arange(vocabulary) if case.draft_to_target is None else np.asarray(case.draft_to_target)
     _same_conventions(case, ids, steps)
     torch = shared.import_torch(CLONE)
-    names, model = _drafter(vocabulary, 2, draft_vocabulary=len(ids))
+    names, model = drafter(vocabulary, 2, draft_vocabulary=len(ids))
     t2d = torch.zeros(vocabulary, dtype=torch.bool)
     t2d[torch.tensor(ids)] = True
     model.register_buffer("t2d", t2d)
@@ -282,7 +284,7 @@ class _Rollout:
                 self.targets.append(rows)
                 return super().forward(rows)
 
-        names, model = _drafter(1 + max(int(ids.max()) for _, ids, _ in samples), width, width, softmax=Softmax)
+        names, model = drafter(1 + max(int(ids.max()) for _, ids, _ in samples), width, width, softmax=Softmax)
         rotate = names["apply_rotary_pos_emb"]
 
         def rotated(q: Any, k: Any, cos: Any, sin: Any, position_ids: Any) -> Any:
@@ -302,7 +304,7 @@ class _Rollout:
             {"input_ids": ids[None], "attention_mask": torch.ones_like(ids)[None], "loss_mask": mask[None]}
             for _, ids, mask in samples
         ]
-        data = _collator()(items)
+        data = collator()(items)
         model.target_model.answers = SimpleNamespace(hidden_states=[wide] * 3, logits=wide)
         self.losses = model(**data)[0]
 
@@ -339,41 +341,6 @@ class _Rollout:
         uneven = self._torch.arange(made.shape[-1], dtype=made.dtype).expand_as(made).clone().requires_grad_()
         self.logits.append(uneven)
         return uneven
-
-
-def _drafter(vocabulary: int, width: int, draft_vocabulary: int, softmax: Any = None) -> tuple[Namespace, Any]:
-    """The namespace of the clone's file and its `Model`, whose target answers with what it is given."""
-    torch = shared.import_torch(CLONE)
-    names = shared.model_names(torch)
-    if softmax is not None:
-        names["nn"] = Standing(torch.nn, Softmax=softmax)
-
-    class Target(torch.nn.Module):  # type: ignore[name-defined, misc]
-        """The target model: it answers every call with `answers`."""
-
-        answers: Any = None
-
-        @classmethod
-        def from_pretrained(cls, *_: Any, **__: Any) -> Any:
-            return cls()
-
-        def forward(self, *_: Any, **__: Any) -> Any:
-            return self.answers
-
-    names["LlamaForCausalLM"] = Target
-    CLONE.source(MODEL).define(names)
-    config = shared.tiny_config(vocabulary, width, draft_vocab_size=draft_vocabulary)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        settings = SimpleNamespace(gradient_checkpointing=False)
-        return names, names["Model"](config, None, settings, load_emb=False).eval()
-
-
-def _collator() -> Any:
-    torch = shared.import_torch(CLONE)
-    names = shared.model_names(torch)
-    CLONE.source(LOOP).define(names, "DataCollatorWithPadding")
-    return names["DataCollatorWithPadding"]()
 
 
 def _same_conventions(case: RolloutLossCase, ids: np.ndarray, steps: int) -> None:

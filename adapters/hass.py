@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from adapters import clone_features as shared
-from adapters import tracers
+from adapters import clone_visibility, tracers
 from adapters.clones import Clone, Namespace
 from adapters.interface import AdapterError, Arithmetic, Declaration, Deviation, NotApplicable
 from adapters.samples import Sample
@@ -158,6 +158,11 @@ def rollout_rows(case: RolloutRowsCase) -> RolloutRows:
             anchor = found[i].start + r - s
             nodes.append((s, found[i].batch, anchor, consumed, target, flag, position, state_from))
     return shared.rollout_nodes(nodes)
+
+
+_ATTENTION = clone_visibility.Attention(CLONE, SCRIPT, MODEL, absolute=True)
+rollout_visibility = _ATTENTION.rollout_visibility
+rollout_attention = _ATTENTION.rollout_attention
 
 
 def feature_noise(case: NoiseCase) -> Rows:

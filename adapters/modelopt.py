@@ -37,6 +37,9 @@ import numpy as np
 from adapters import modelopt_engine, modelopt_training, step_weights, tracers
 from adapters.backward import twice
 from adapters.interface import Arithmetic, Declaration, Deviation, NotApplicable
+from adapters.modelopt_visibility import rollout_attention as rollout_attention
+from adapters.modelopt_visibility import rollout_mask as rollout_mask
+from adapters.modelopt_visibility import rollout_visibility as rollout_visibility
 from adapters.samples import Sample, advanced_mask, samples
 from oracle.types import (
     DistillCase,

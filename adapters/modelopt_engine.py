@@ -73,17 +73,17 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def base_model(vocabulary: int) -> Any:
+def base_model(vocabulary: int, width: int = WIDTH) -> Any:
     """A random Llama of one head and three layers."""
     p = package()
     made: Any = p.transformers.LlamaConfig
     return p.transformers.LlamaForCausalLM(
         made(
-            hidden_size=WIDTH,
+            hidden_size=width,
             num_attention_heads=1,
             num_key_value_heads=1,
-            head_dim=WIDTH,
-            intermediate_size=2 * WIDTH,
+            head_dim=width,
+            intermediate_size=2 * width,
             num_hidden_layers=LAYERS,
             vocab_size=vocabulary,
             max_position_embeddings=512,
@@ -94,7 +94,7 @@ def base_model(vocabulary: int) -> Any:
     )
 
 
-def converted(base: Any, steps: int, draft: int, offline: bool = True) -> Any:
+def converted(base: Any, steps: int, draft: int, offline: bool = True, width: int = WIDTH) -> Any:
     """A base model with an EAGLE-3 drafter of `draft` tokens that is rolled out for `steps` steps.
 
     Offline, the base model's features come with the batch, and it keeps its embedding and its head alone. The decay of
@@ -103,8 +103,8 @@ def converted(base: Any, steps: int, draft: int, offline: bool = True) -> Any:
     layer = {
         "num_attention_heads": 1,
         "num_key_value_heads": 1,
-        "head_dim": WIDTH,
-        "intermediate_size": 2 * WIDTH,
+        "head_dim": width,
+        "intermediate_size": 2 * width,
         "draft_vocab_size": draft,
         "eagle_aux_hidden_state_layer_ids": list(range(LAYERS)),
     }

@@ -20,6 +20,7 @@ and index a rotary table as long as the batch row), and losses of other conventi
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 
 import numpy as np
@@ -27,7 +28,10 @@ import numpy as np
 from adapters import eagle3_loop as loop
 from adapters import specforge_engine as engine
 from adapters import specforge_training as training
+from adapters import specforge_visibility as visibility
 from adapters.interface import Arithmetic, Declaration, Deviation, NotApplicable
+from adapters.specforge_visibility import rollout_attention as rollout_attention
+from adapters.specforge_visibility import rollout_visibility as rollout_visibility
 from oracle.types import (
     DistillCase,
     DraftMapCase,
@@ -176,3 +180,17 @@ def state_gradient(case: StateGradientCase) -> Flags:
 def training_step(case: TrainingCase) -> TrainingResult:
     """A step of `TrainerCore`; what features were cached for is not looked at (nothing of the trainer asks)."""
     return training.training_step(case)
+
+
+class flex:
+    """The other attention that a draft model can be built with."""
+
+    DECLARATION = dataclasses.replace(
+        DECLARATION,
+        name="specforge (flex)",
+        deviations=(),
+        cost={"rollout_visibility": 3e-2, "rollout_mask": 3e-2, "rollout_attention": 3e-2},
+    )
+    rollout_visibility = staticmethod(visibility.flex_visibility)
+    rollout_mask = staticmethod(visibility.flex_mask)
+    rollout_attention = staticmethod(visibility.flex_attention)

@@ -7,6 +7,7 @@ the collator, the head's shift, the rollout loop, the loss kernels (interpreted)
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import io
@@ -79,21 +80,24 @@ class _Launched:
         return run
 
 
-def draft_model(vocabulary: int, draft_vocabulary: int | None = None) -> Any:
+def draft_model(
+    vocabulary: int, draft_vocabulary: int | None = None, width: int = HIDDEN, heads: int = 2, attention: str = "sdpa"
+) -> Any:
     """A tiny draft model of the real class; torch's global generator gives its weights."""
     sf = specforge()
     configuration = sf.transformers.LlamaConfig(
-        hidden_size=HIDDEN,
-        intermediate_size=2 * HIDDEN,
-        num_attention_heads=2,
-        num_key_value_heads=2,
+        hidden_size=width,
+        intermediate_size=2 * width,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
         num_hidden_layers=1,
         vocab_size=vocabulary,
         max_position_embeddings=64,
         pad_token_id=0,
     )
     configuration.draft_vocab_size = vocabulary if draft_vocabulary is None else draft_vocabulary
-    return sf.draft.LlamaForCausalLMEagle3(configuration)
+    with contextlib.redirect_stdout(io.StringIO()):  # it tells of an attention that is not the default
+        return sf.draft.LlamaForCausalLMEagle3(configuration, attention_backend=attention)
 
 
 def target_head(projection: Any) -> Any:
@@ -166,7 +170,7 @@ def trace(given: Sequence[loop.Sample], steps: int) -> loop.Trace:
     model = sf.model.OnlineEagle3Model(draft, length=steps)
     model._acc_and_loss = losses
     strategy = sf.strategy.Eagle3TrainStrategy(model, target_head=target_head(_pointer(read)))
-    with torch.no_grad(), _positions(sf.draft) as positions:
+    with torch.no_grad(), positions_of(sf.draft) as positions:
         strategy.forward_loss(batch)
     return loop.Trace(
         tokens=_stacked(tokens).astype(np.int64),
@@ -304,7 +308,7 @@ def _pointer(read: list[Any]) -> Any:
 
 
 @contextmanager
-def _positions(module: Any) -> Iterator[list[Any]]:
+def positions_of(module: Any) -> Iterator[list[Any]]:
     """The positions [1 or B, N] that the attention of each step turns its queries and keys by."""
     found: list[Any] = []
     rotate: Callable[..., Any] = module.apply_rotary_pos_emb

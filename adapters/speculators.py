@@ -34,7 +34,14 @@ from typing import Any
 
 import numpy as np
 
-from adapters import speculators_engine, speculators_training, step_weights, tracers, triton_interpreter
+from adapters import (
+    speculators_engine,
+    speculators_training,
+    speculators_visibility,
+    step_weights,
+    tracers,
+    triton_interpreter,
+)
 from adapters.backward import twice
 from adapters.interface import Arithmetic, Declaration, Deviation, NotApplicable
 from adapters.samples import Sample, advanced_mask, counted_from_zero, samples
@@ -154,6 +161,7 @@ DECLARATION = Declaration(
     ),
 )
 
+_SEEN = dict.fromkeys(("rollout_visibility", "rollout_mask", "rollout_attention"), 2e-2)
 _OF_FUSED = ("LOSSES-708", "LOSSES-711", "LOSSES-901", "LOSSES-902", "LOSSES-906")
 
 
@@ -231,6 +239,11 @@ def rollout_loss(case: RolloutLossCase) -> LossResult:
     return _rollout_loss(case, loss_implementation="eager")
 
 
+rollout_visibility = speculators_visibility.FLEX.rollout_visibility
+rollout_mask = speculators_visibility.FLEX.rollout_mask
+rollout_attention = speculators_visibility.FLEX.rollout_attention
+
+
 class fused:
     """The losses that the package takes by default."""
 
@@ -298,3 +311,21 @@ def _rolled(
     own = [sample for sample in found if sample.batch == b]
     batch = speculators_engine.collated(own, tokens, features, features, mask, tokens.shape[1] + steps, torch.float64)
     return speculators_engine.rolled_out(batch, steps)
+
+
+class eager:
+    """Hugging Face's own softmax, under an additive mask."""
+
+    DECLARATION = dataclasses.replace(DECLARATION, name="speculators (eager)", deviations=(), cost=_SEEN)
+    rollout_visibility = speculators_visibility.EAGER.rollout_visibility
+    rollout_mask = speculators_visibility.EAGER.rollout_mask
+    rollout_attention = speculators_visibility.EAGER.rollout_attention
+
+
+class sdpa:
+    """Torch's `scaled_dot_product_attention`, under a boolean mask."""
+
+    DECLARATION = dataclasses.replace(DECLARATION, name="speculators (sdpa)", deviations=(), cost=_SEEN)
+    rollout_visibility = speculators_visibility.SDPA.rollout_visibility
+    rollout_mask = speculators_visibility.SDPA.rollout_mask
+    rollout_attention = speculators_visibility.SDPA.rollout_attention

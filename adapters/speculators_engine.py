@@ -247,11 +247,11 @@ def step_losses(
     return loss, parts
 
 
-def drafter(steps: int, width: int, vocabulary: int) -> Any:
+def drafter(steps: int, width: int, vocabulary: int, attention: str = "eager") -> Any:
     """The draft model of a tiny configuration, which says how many tokens are drafted, and refuses fewer than one."""
     p = package()
     layer = layer_config(width, vocabulary)
-    layer._attn_implementation = "eager"
+    layer._attn_implementation = attention
     config = p.core.Eagle3SpeculatorConfig(
         transformer_layer_config=layer,
         draft_vocab_size=vocabulary,
