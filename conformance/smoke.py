@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from adapters.interface import CONTRACTS, AdapterError, Implementation, NotApplicable, load
-from conformance import compare, training_cases
+from conformance import compare, handout, training_cases
 from conformance.acceptance import proposing, warped
 from conformance.acceptance.cases import chain, coins, copy
+from conformance.tree import easy as tree_cases
 from conformance.verdicts import ClauseViolation
 from oracle.types import Coins, Decision, ProposalCase, VerifyCase, WarpCase
 
@@ -246,6 +247,32 @@ def trainer(implementation: Implementation, operation: str, findings: Findings, 
     _time(implementation, operation, (training_cases.copy(known[0]),), 1, findings)
 
 
+def builder(implementation: Implementation, operation: str, findings: Findings, enter: Callable[[str], None]) -> None:
+    """Form of a tree contract's answers on easy cases; a case that it has no notion of is passed over."""
+    arguments, fields = tree_cases.easy(operation)
+    known = []
+    for argument in arguments:
+        enter(f"{operation} on an easy case")
+
+        def ask(argument: Any = argument) -> object:
+            found = implementation.operations[operation](handout.copy(argument))
+            for name in fields:
+                for answer in found if isinstance(found, list) else [found]:
+                    if not hasattr(answer, name):
+                        raise ClauseViolation(f"the answer is a {type(answer).__name__} without {name}")
+            return found
+
+        if _formed(findings, ask, may_refuse=True):
+            known.append(argument)
+        elif findings.problems:
+            return
+    if not known:
+        findings.problems.append(f"{operation}: NotApplicable for every easy case; there is nothing to judge")
+        return
+    enter(f"timing {operation}")
+    _time(implementation, operation, (handout.copy(known[0]),), 1, findings)
+
+
 OPERATIONS: dict[str, Callable[[Implementation, str, Findings, Callable[[str], None]], None]] = {
     "verify_greedy": verifier,
     "verify_sampled": verifier,
@@ -253,6 +280,7 @@ OPERATIONS: dict[str, Callable[[Implementation, str, Findings, Callable[[str], N
     "warp": warper,
     "propose": proposer,
     **dict.fromkeys((name for contract in ("rows", "losses", "noise") for name in CONTRACTS[contract]), trainer),
+    **dict.fromkeys(CONTRACTS["tree"], builder),
 }
 
 

@@ -1,0 +1,1 @@
+"""EAGLE-2 trees: growth, selection, flattening, masks, paths and links."""
