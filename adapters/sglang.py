@@ -1,12 +1,13 @@
-"""SGLang's Triton kernels that verify drafts, executed by Triton's interpreter (`TRITON_INTERPRET=1`). Slow.
+"""SGLang's draft trees, and its Triton kernels, executed by Triton's interpreter (`TRITON_INTERPRET=1`). Slow.
 
-The code under test, called as the EAGLE worker calls it (`eagle_sample` in `srt/speculative/eagle_utils.py`):
+Drafting and the layout of trees stand in `adapters/sglang_tree.py`. The code under test here, called as the EAGLE
+worker calls it (`eagle_sample` in `srt/speculative/eagle_utils.py`):
 - `verify_tree_greedy_triton` of `kernels/ops/speculative/spec_tree.py` for `verify_greedy`, on chains and trees;
 - `chain_speculative_sampling_triton` of `kernels/ops/speculative/reject_sampling.py` for `verify_sampled` and
   `verify_random`, on chains.
 
 Two variants, each with its own `DECLARATION`:
-- `adapters.sglang`: token by token, the default;
+- `adapters.sglang`: token by token, the default, and the one with trees;
 - `adapters.sglang:block`: the sampling kernel with `block_verification=True`, where a coin decides on the whole
   prefix up to its node. Greedy verification knows no such option.
 
@@ -41,8 +42,15 @@ from typing import Any
 
 import numpy as np
 
-from adapters import triton_interpreter
+from adapters import sglang_tree, triton_interpreter
 from adapters.interface import AdapterError, Arithmetic, Declaration, Deviation, NotApplicable
+from adapters.sglang_engine import MISSING
+from adapters.sglang_tree import draft_tree as draft_tree
+from adapters.sglang_tree import flatten_tree as flatten_tree
+from adapters.sglang_tree import grow_tree as grow_tree
+from adapters.sglang_tree import select_nodes as select_nodes
+from adapters.sglang_tree import tree_mask as tree_mask
+from adapters.sglang_tree import tree_visibility as tree_visibility
 from oracle.types import Coins, Decision, VerifyCase
 
 
@@ -71,10 +79,7 @@ def _implementation() -> _Code:
         from sglang.kernels.ops.speculative.reject_sampling import chain_speculative_sampling_triton
         from sglang.kernels.ops.speculative.spec_tree import verify_tree_greedy_triton
     except ImportError as error:
-        raise AdapterError(
-            "adapters.sglang needs `pip install -r adapters/requirements/sglang.txt` and then "
-            f"`pip install --no-deps sglang==0.5.23` ({error})"
-        ) from error
+        raise AdapterError(MISSING.format(error)) from error
     return _Code(torch, chain_speculative_sampling_triton, verify_tree_greedy_triton)
 
 
@@ -244,7 +249,9 @@ class _Tables:
         return found
 
 
-def _declare(name: str, scheme: str, deviations: tuple[Deviation, ...]) -> Declaration:
+def _declare(name: str, scheme: str, deviations: tuple[Deviation, ...], trees: bool) -> Declaration:
+    conventions = {"coin_scheme": scheme, "frontier_coin": "inverse_cdf", "accept_operator": "<"}
+    cost = {"verify_greedy": 5e-3, "verify_sampled": 7e-3, "verify_random": 6e-3}
     return Declaration(
         name=name,
         version=_version(),
@@ -252,9 +259,9 @@ def _declare(name: str, scheme: str, deviations: tuple[Deviation, ...]) -> Decla
             "https://github.com/sgl-project/sglang/blob/main/python/sglang/kernels/ops/speculative/reject_sampling.py",
             "https://github.com/sgl-project/sglang/blob/main/python/sglang/kernels/ops/speculative/spec_tree.py",
         ),
-        conventions={"coin_scheme": scheme, "frontier_coin": "inverse_cdf", "accept_operator": "<"},
+        conventions=conventions | (sglang_tree.CONVENTIONS if trees else {}),
         arithmetic=Arithmetic(dtype="float32", coin_dtype="float32"),
-        cost={"verify_greedy": 5e-3, "verify_sampled": 7e-3, "verify_random": 6e-3},
+        cost=cost | (sglang_tree.COST if trees else {}),
         promises=("seed",),
         deviations=deviations,
     )
@@ -308,8 +315,9 @@ _BY_TOKEN = (
     ),
 )
 
-block = _Variant(_declare("sglang block (interpreted)", "block", (_NAN_WEIGHT, _PADDING)), True)
-_tokenwise = _Variant(_declare("sglang (interpreted)", "per_node", (_NAN, _PADDING, *_BY_TOKEN)), False)
+block = _Variant(_declare("sglang block (interpreted)", "block", (_NAN_WEIGHT, _PADDING), False), True)
+_DEVIATIONS = (_NAN, _PADDING, *_BY_TOKEN, *sglang_tree.DEVIATIONS)
+_tokenwise = _Variant(_declare("sglang (interpreted)", "per_node", _DEVIATIONS, True), False)
 
 DECLARATION = _tokenwise.DECLARATION
 verify_sampled = _tokenwise.verify_sampled
