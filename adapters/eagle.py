@@ -16,7 +16,8 @@ the variable every operation raises `AdapterError`.
 - noise: its `aug`, with `torch.rand_like` replaced by the case's uniforms for `feature_noise`, and with torch's global
   generator for `noisy_sample`.
 
-`adapters.eagle:eagle3` is the trainer of EAGLE-3: see `adapters.eagle_rollout`.
+`adapters.eagle:eagle3` is the trainer of EAGLE-3: see `adapters.eagle_rollout`. `adapters.eagle:serving` and
+`adapters.eagle:half` draft and verify trees: see `adapters.eagle_serving`.
 
 The segment of a batch row is a sample: it is cut out, and the collator pads it on the right. Not applicable: several
 segments in a batch row, holes, positions other than 0, 1, 2, …, batches without a token, another owner of the mask
@@ -30,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from adapters import clone_features as shared
-from adapters import clone_visibility, eagle_rollout
+from adapters import clone_visibility, eagle_rollout, eagle_serving
 from adapters.clones import Clone, Namespace
 from adapters.interface import Arithmetic, Declaration, Deviation
 from oracle.types import (
@@ -51,6 +52,10 @@ from oracle.types import (
 
 eagle3 = eagle_rollout
 """`adapters.eagle:eagle3`: the trainer of EAGLE-3."""
+serving = eagle_serving
+"""`adapters.eagle:serving`: dynamic trees and their verification."""
+half = eagle_serving.half
+"""`adapters.eagle:half`: the same drafting in float16."""
 CLONE = Clone("EAGLE_CLONE", "https://github.com/SafeAILab/EAGLE", "eagle/train/main.py")
 SCRIPT = shared.Script(CLONE, "eagle/train/main.py", "predict", "loss", ("train_config",))
 MODEL = "eagle/model/cnets1.py"

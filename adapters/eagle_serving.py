@@ -1,0 +1,171 @@
+"""SafeAILab/EAGLE's dynamic trees and their verification, `adapters.eagle:serving` and `adapters.eagle:half`.
+
+From a clone of yours, as in `adapters.eagle`: `topK_genrate` of `Model` in `eagle/model/cnets.py` behind a drafter made
+from a table (see `adapters.topk_drafting`), `evaluate_posterior` in `eagle/model/utils.py` (see
+`adapters.leaf_posterior`), and `tree_decoding` of the same file, which makes positions absolute. The leaf table is that
+of greedy decoding. The code verifies one request at a time, so members run one after the other.
+
+`serving` scores in float32. `half` scores in float16, as the models that are served do, and only drafts: a child whose
+log probability is lost in rounding ties with its parent, and the choice of nodes may keep the child alone.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from adapters import clone_features as shared
+from adapters import leaf_posterior, topk_drafting
+from adapters.clones import Clone
+from adapters.interface import Arithmetic, Declaration
+from oracle.types import (
+    Coins,
+    Decision,
+    DraftTreeCase,
+    Flags,
+    FlattenCase,
+    FlatTree,
+    Ids,
+    MaskCase,
+    VerifyCase,
+)
+
+CLONE = Clone("EAGLE_CLONE", "https://github.com/SafeAILab/EAGLE", "eagle/model/cnets.py")
+DRAFTER, FUNCTIONS = "eagle/model/cnets.py", "eagle/model/utils.py"
+_TREE = "https://github.com/SafeAILab/EAGLE/blob/cb7e0841fe0c206c6ed74a197ad5e2a1f13f5a2b/eagle"
+
+DECLARATION = Declaration(
+    name="SafeAILab/EAGLE serving",
+    version=CLONE.revision(),
+    links=(f"{_TREE}/model/cnets.py#L669-L827", f"{_TREE}/model/utils.py#L337-L415"),
+    conventions={
+        "coin_scheme": "per_node",
+        "frontier_coin": "inverse_cdf",
+        "accept_operator": "<=",
+        "draft_map": "offset",
+        "root_in_verification": "yes",
+        "selection_order": "node",
+    },
+    arithmetic=Arithmetic(dtype="float32", coin_dtype="float32", via_logits=True),
+    generators=("python", "torch"),
+    promises=("seed",),
+)
+
+
+def draft_tree(cases: Sequence[DraftTreeCase]) -> list[FlatTree]:
+    """`topK_genrate` over each case's table."""
+    return topk_drafting.draft_tree(_drafting(), cases, "float32")
+
+
+def flatten_tree(cases: Sequence[FlattenCase]) -> list[FlatTree]:
+    """`topK_genrate` over a table from which exactly the tree grows."""
+    return topk_drafting.flatten_tree(_drafting(), cases)
+
+
+def tree_visibility(parent: Ids) -> Flags:
+    """`tree_mask` of a tree of this shape, without the root."""
+    return topk_drafting.tree_visibility(_drafting(), parent)
+
+
+def tree_mask(cases: Sequence[MaskCase]) -> list[np.ndarray]:
+    """`tree_mask` of trees of these shapes."""
+    return topk_drafting.tree_mask(_drafting(), cases)
+
+
+def verify_greedy(cases: Sequence[VerifyCase]) -> list[Decision]:
+    """`evaluate_posterior` without a logits processor."""
+    return leaf_posterior.verify_greedy(_posterior(), cases)
+
+
+def verify_random(cases: Sequence[VerifyCase], seed: int) -> list[Decision]:
+    """`evaluate_posterior` at temperature 1, and `torch.multinomial` of what it returns."""
+    return leaf_posterior.verify_random(_posterior(), cases, seed)
+
+
+def verify_sampled(cases: Sequence[VerifyCase], coins: Sequence[Coins]) -> list[Decision]:
+    """The same, with the coins given."""
+    return leaf_posterior.verify_sampled(_posterior(), cases, coins)
+
+
+class half:  # noqa: N801 (chosen by `--impl=adapters.eagle:half`)
+    """Scores in float16."""
+
+    DECLARATION = Declaration(
+        name="SafeAILab/EAGLE serving, float16",
+        version=CLONE.revision(),
+        links=DECLARATION.links,
+        conventions=DECLARATION.conventions,
+        arithmetic=Arithmetic(dtype="float16", via_logits=True),
+    )
+
+    @staticmethod
+    def draft_tree(cases: Sequence[DraftTreeCase]) -> list[FlatTree]:
+        """`topK_genrate` over each case's table."""
+        return topk_drafting.draft_tree(_drafting(), cases, "float16")
+
+
+@cache
+def _names() -> dict[str, Any]:
+    """The functions of the clone, and what they refer to."""
+    torch = shared.import_torch(CLONE)
+    torch.set_num_threads(1)
+    names = shared.model_names(torch) | {"random": random}
+    from transformers.generation import logits_process
+
+    names |= vars(logits_process)
+    CLONE.source(DRAFTER).define(names)
+    wanted = ("prepare_logits_processor", "tree_decoding", "evaluate_posterior")
+    CLONE.source(FUNCTIONS).define(names, *wanted)
+    return names
+
+
+def _drafting() -> topk_drafting.Drafting:
+    names = _names()
+    torch = names["torch"]
+
+    def make(wanted: topk_drafting.Wanted) -> Any:
+        config = shared.tiny_config(wanted.target_size, 2, draft_vocab_size=wanted.draft_size)
+        with torch.random.fork_rng(devices=[]):
+            model = names["Model"](
+                config, total_tokens=wanted.nodes + 1, depth=wanted.depth - 1, top_k=wanted.width, threshold=1.0
+            )
+        if wanted.offsets is not None:
+            model.d2t.copy_(torch.from_numpy(np.array(wanted.offsets)))
+        return model
+
+    return topk_drafting.Drafting(
+        torch,
+        make,
+        (),
+        lambda grown, base: decoded_positions(names, grown, base),
+        lambda model, states, ids: model.topK_genrate(states, ids, None, None),
+    )
+
+
+def decoded_positions(names: dict[str, Any], grown: topk_drafting.Grown, base: int) -> Ids:
+    """The positions that `tree_decoding` gives the target, behind `base` decided tokens."""
+    torch = names["torch"]
+    seen: list[Any] = []
+
+    class Target:
+        use_eagle3 = False
+
+        def __call__(self, tokens: Any, position_ids: Any, **_: Any) -> Any:
+            seen.append(position_ids)
+            return SimpleNamespace(hidden_states=()), torch.zeros((1, tokens.shape[1], 1)), None
+
+    decided = torch.zeros(1, dtype=torch.int64).expand(1, base)
+    tokens, positions = torch.from_numpy(grown.tokens)[None], torch.from_numpy(grown.positions)
+    names["tree_decoding"](Target(), tokens, None, positions, decided, torch.from_numpy(grown.leaves))
+    found: Ids = seen[0].reshape(-1).numpy()
+    return found
+
+
+def _posterior() -> leaf_posterior.Posterior:
+    names = _names()
+    return leaf_posterior.Posterior(shared.import_torch(CLONE), names)
