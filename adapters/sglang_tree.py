@@ -63,21 +63,40 @@ COST = {
     "tree_mask": 2e-2,
 }
 
-_CODE = "https://github.com/sgl-project/sglang/blob/v0.5.23/python/sglang/srt/speculative"
-_PRODUCT = f"{_CODE}/spec_utils.py#L448"
-_BEST = f"{_CODE}/eagle_utils.py#L110"
+_CODE = "https://github.com/sgl-project/sglang/blob/v0.5.23/python/sglang"
+_PRODUCT = f"{_CODE}/srt/speculative/spec_utils.py#L448-L453"
+_BEST = f"{_CODE}/srt/speculative/eagle_utils.py#L110"
+_DRAFT = f"{_CODE}/srt/speculative/eagle_worker_v2.py#L882-L887"
+_POOL = f"{_CODE}/srt/speculative/eagle_utils.py#L95-L133"
+_LAYOUT = f"{_CODE}/kernels/ops/speculative/spec_tree.py#L92-L140"
+_UNREAD = "what comes from the worker's own loop is not checked: scores, tokens and indices are taken as they are"
 DEVIATIONS = (
     Deviation("TREE-209", "a score is the product of the probabilities themselves, which has no floor", link=_PRODUCT),
-    Deviation(
-        "TREE-213",
-        "torch.topk leaves open which of several equal tokens it takes",
-        link=f"{_CODE}/eagle_worker_v2.py#L887",
-    ),
+    Deviation("TREE-213", "torch.topk leaves open which of several equal tokens it takes", link=_DRAFT),
     Deviation("TREE-305", "torch.topk leaves open which of several equal scores it takes", link=_BEST),
     Deviation(
         "TREE-306", "a child of probability 1 has its parent's score, and torch.topk may take it alone", link=_BEST
     ),
     Deviation("TREE-307", "a product below the smallest float32 is 0, and torch.topk takes any of these", link=_BEST),
+    Deviation(
+        "TREE-705",
+        "a child with its parent's score may be taken alone: its row sees only the root, and no link leads to it",
+        link=_BEST,
+    ),
+    Deviation(
+        "TREE-708",
+        "a product below the smallest float32 is 0, and so is that of each sibling: any is kept",
+        link=_PRODUCT,
+    ),
+    Deviation(
+        "TREE-801",
+        "NaN is the greatest for torch.topk; probes for it are off by default, and look for nothing else",
+        link="https://github.com/sgl-project/sglang/issues/7477",
+    ),
+    Deviation("TREE-802", "rows come out of the worker's softmax, and no sum is looked at again", link=_DRAFT),
+    *(Deviation(f"TREE-{clause}", _UNREAD, link=_POOL) for clause in (805, 806, 808, 810)),
+    Deviation("TREE-807", "the kernel follows parents for num_steps steps, wherever they lead", link=_LAYOUT),
+    Deviation("TREE-809", "a node without its parent is left out of the links, and sees no ancestor", link=_LAYOUT),
 )
 
 
@@ -175,10 +194,8 @@ def tree_mask(cases: Sequence[MaskCase]) -> list[np.ndarray]:
         return _whole(above, [case.prefix for case in members], engine().modes.FULL_MASK).masks
 
     def kind(case: MaskCase) -> Hashable:
-        if case.form in ("packed8", "packed16", "packed32"):
-            raise NotApplicable("the kernel that packs rows into words is CUDA code")
-        if case.form in ("blocked", "additive"):
-            raise NotApplicable("the engine's tree mask is true where a row sees")
+        if case.form != "allowed":
+            raise NotApplicable("the engine's mask is true where a row sees; the kernel that packs it is CUDA code")
         return len(case.parent)
 
     return _in_batches(cases, kind, launch)
