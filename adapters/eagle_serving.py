@@ -22,7 +22,7 @@ import numpy as np
 from adapters import clone_features as shared
 from adapters import leaf_posterior, topk_drafting
 from adapters.clones import Clone
-from adapters.interface import Arithmetic, Declaration
+from adapters.interface import Arithmetic, Declaration, Deviation
 from oracle.types import (
     Coins,
     Decision,
@@ -38,6 +38,26 @@ from oracle.types import (
 CLONE = Clone("EAGLE_CLONE", "https://github.com/SafeAILab/EAGLE", "eagle/model/cnets.py")
 DRAFTER, FUNCTIONS = "eagle/model/cnets.py", "eagle/model/utils.py"
 _TREE = "https://github.com/SafeAILab/EAGLE/blob/cb7e0841fe0c206c6ed74a197ad5e2a1f13f5a2b/eagle"
+_SCORES = f"{_TREE}/model/cnets.py#L705-L749"
+_DRAFTING = (
+    Deviation(
+        "TREE-102",
+        "with total_tokens 1 the leaf table is read off an empty list of parents: IndexError",
+        link=f"{_TREE}/model/cnets.py#L800-L809",
+    ),
+    Deviation(
+        "TREE-705",
+        "torch.topk may keep a child that ties with its parent and drop the parent; searchsorted then gives it another",
+        link=f"{_TREE}/model/cnets.py#L766-L776",
+    ),
+    Deviation(
+        "TREE-711",
+        "where the vocabularies have one size d2t is not read, so a permutation is taken for the identity",
+        link=f"{_TREE}/model/cnets.py#L751-L755",
+    ),
+    Deviation("TREE-801", "the drafter's law is not looked at: NaN is ranked as a score", link=_SCORES),
+    Deviation("TREE-802", "the drafter's law is not looked at", link=_SCORES),
+)
 
 DECLARATION = Declaration(
     name="SafeAILab/EAGLE serving",
@@ -52,8 +72,23 @@ DECLARATION = Declaration(
         "selection_order": "node",
     },
     arithmetic=Arithmetic(dtype="float32", coin_dtype="float32", via_logits=True),
+    cost={
+        "draft_tree": 1.6e-2,
+        "flatten_tree": 2e-3,
+        "tree_visibility": 2e-3,
+        "tree_mask": 2e-3,
+        "verify_greedy": 1.5e-4,
+        "verify_sampled": 4e-4,
+        "verify_random": 3e-4,
+    },
     generators=("python", "torch"),
     promises=("seed",),
+    deviations=(
+        *_DRAFTING,
+        Deviation(
+            "ACCEPTANCE-108", "the argmax of a row with NaN is a token, and is published", witness="nan_at_the_root"
+        ),
+    ),
 )
 
 
@@ -92,7 +127,7 @@ def verify_sampled(cases: Sequence[VerifyCase], coins: Sequence[Coins]) -> list[
     return leaf_posterior.verify_sampled(_posterior(), cases, coins)
 
 
-class half:  # noqa: N801 (chosen by `--impl=adapters.eagle:half`)
+class half:
     """Scores in float16."""
 
     DECLARATION = Declaration(
@@ -101,6 +136,8 @@ class half:  # noqa: N801 (chosen by `--impl=adapters.eagle:half`)
         links=DECLARATION.links,
         conventions=DECLARATION.conventions,
         arithmetic=Arithmetic(dtype="float16", via_logits=True),
+        cost={"draft_tree": 1.6e-2},
+        deviations=_DRAFTING,
     )
 
     @staticmethod
@@ -159,7 +196,7 @@ def decoded_positions(names: dict[str, Any], grown: topk_drafting.Grown, base: i
             seen.append(position_ids)
             return SimpleNamespace(hidden_states=()), torch.zeros((1, tokens.shape[1], 1)), None
 
-    decided = torch.zeros(1, dtype=torch.int64).expand(1, base)
+    decided = torch.empty((1, base), dtype=torch.int64, device="meta")  # only its length is read
     tokens, positions = torch.from_numpy(grown.tokens)[None], torch.from_numpy(grown.positions)
     names["tree_decoding"](Target(), tokens, None, positions, decided, torch.from_numpy(grown.leaves))
     found: Ids = seen[0].reshape(-1).numpy()

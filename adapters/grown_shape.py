@@ -8,6 +8,7 @@ has to expand them, every other token a negligible one; all are whole numbers, e
 from __future__ import annotations
 
 import graphlib
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -46,11 +47,13 @@ def grown_shape(parent: Sequence[int], token: Sequence[int]) -> GrownShape:
 
     Raises `NotApplicable` where no growth lays the rows out in this order.
     """
+    if not parent:
+        raise NotApplicable("no tree without a drafted node is ever laid out")
     depth = _depths(parent)
-    layers = [[i for i, d in enumerate(depth) if d == layer + 1] for layer in range(max(depth, default=0))]
+    layers = [[i for i, d in enumerate(depth) if d == layer + 1] for layer in range(max(depth))]
     if [i for layer in layers for i in layer] != list(range(len(parent))):
         raise NotApplicable("rows of a grown tree stand layer by layer")
-    width = max([len(layer) for layer in layers], default=1)
+    width = max(len(layer) for layer in layers)
     distinct = sorted(set(token))
     nothing = np.full(len(distinct) + width, NEGLIGIBLE)
     # ids that are filled up with are negative, so no token of the tree is one of them
@@ -70,7 +73,7 @@ def grown_shape(parent: Sequence[int], token: Sequence[int]) -> GrownShape:
             prefix[node] = (*before, token[node])
             rows[prefix[node]] = nothing.copy()
     offsets = targets - np.arange(len(targets))
-    return GrownShape(rows, nothing, offsets, width, max(len(layers), 1), len(parent))
+    return GrownShape(rows, nothing, offsets, width, len(layers), len(parent))
 
 
 def layered(parent: Sequence[int]) -> list[int]:
@@ -95,7 +98,7 @@ def _order(parent: Sequence[int], layer: Sequence[int], below: Sequence[int]) ->
         if parent[node] in latest:
             sorter.add(node, latest[parent[node]])
         latest[parent[node]] = node
-    for first, second in zip(expanded, expanded[1:]):
+    for first, second in itertools.pairwise(expanded):
         sorter.add(second, first)
     try:
         return list(sorter.static_order())

@@ -82,11 +82,13 @@ def _sampled(posterior: Posterior, case: VerifyCase, coins: Coins | None) -> Dec
 
 
 def tree(case: VerifyCase) -> list[int]:
-    """The parents; `NotApplicable` where siblings are twins or drafts are no integer ids."""
+    """The parents; `NotApplicable` without drafts, with twins, or with drafts that are no ids."""
     tokens = np.asarray(case.token)
     if tokens.ndim != 1 or (tokens.size and tokens.dtype.kind not in "iu"):
         raise NotApplicable("drafts are a tensor of integer ids")
     above: list[int] = np.asarray(case.parent).tolist()
+    if not above:
+        raise NotApplicable("a drafter always drafts, so no round is without drafts")
     if len(set(zip(above, tokens.tolist()))) < len(above):
         raise NotApplicable("the children of one parent are the k best tokens, all different")
     return above
@@ -95,7 +97,7 @@ def tree(case: VerifyCase) -> list[int]:
 def leaf_table(above: Sequence[int], sampled: bool) -> Ids:
     """int64 [leaves, depth + 1], rows of the input with the root at 0, −1 = padding."""
     paths = []
-    for leaf in [-1] if not above else [i for i in range(len(above)) if i not in above]:
+    for leaf in (i for i in range(len(above)) if i not in above):
         path = [leaf + 1]
         while path[-1]:
             path.append(above[path[-1] - 1] + 1)

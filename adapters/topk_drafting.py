@@ -24,7 +24,10 @@ import numpy as np
 
 from adapters.grown_shape import grown_shape, layered
 from adapters.interface import NotApplicable
-from oracle.types import DraftTreeCase, FlattenCase, FlatTree, Flags, GrowthCase, Ids, MaskCase, Rows
+from oracle.candidates import check_candidates
+from oracle.errors import BadInput
+from oracle.types import DraftTreeCase, Flags, FlattenCase, FlatTree, GrowthCase, Ids, MaskCase, Rows
+from oracle.validation import integers, parents
 
 Row = Callable[[tuple[int, ...]], Rows]
 """Log probabilities after a prefix of target ids."""
@@ -77,16 +80,23 @@ def flatten_tree(drafting: Drafting, cases: Sequence[FlattenCase]) -> list[FlatT
     """The tree is grown again from a drafter of its shape, so the code lays it out."""
     answers = []
     for case in cases:
-        depth = np.asarray(case.tree.depth).tolist()
-        above = np.asarray(case.tree.parent).tolist()
-        rows = sorted(np.asarray(case.selected).tolist(), key=lambda i: (depth[i], i))
-        row_of = {-1: -1} | {node: row for row, node in enumerate(rows)}
-        if any(above[node] not in row_of for node in rows):
-            raise NotApplicable("what is grown is a tree: it has no entry for nodes without their parents")
-        parent = [row_of[above[node]] for node in rows]
-        token = [int(case.tree.token[node]) for node in rows]
+        parent, token = selected_rows(case)
         answers.append(_flat(drafting, _shaped(drafting, parent, token), case.base))
     return answers
+
+
+def selected_rows(case: FlattenCase) -> tuple[list[int], list[int]]:
+    """Parents and tokens of the selected nodes, by (depth, node id); `NotApplicable` where they are no grown tree."""
+    try:
+        nodes = check_candidates(case.tree, "tree")
+        selected = integers(case.selected, "selected")
+    except BadInput as wrong:
+        raise NotApplicable(f"what is laid out was grown, and no growth makes this: {wrong}") from None
+    rows = sorted(selected, key=lambda i: (nodes.depth[i], i) if 0 <= i < len(nodes.depth) else (0, i))
+    row_of = {-1: -1} | {node: row for row, node in enumerate(rows)}
+    if len(row_of) <= len(rows) or any(not 0 <= i < len(nodes.parent) or nodes.parent[i] not in row_of for i in rows):
+        raise NotApplicable("what is laid out was grown: each node once, and none without its parent")
+    return [row_of[nodes.parent[node]] for node in rows], [nodes.token[node] for node in rows]
 
 
 def tree_visibility(drafting: Drafting, parent: Ids) -> Flags:
@@ -107,12 +117,20 @@ def tree_mask(drafting: Drafting, cases: Sequence[MaskCase]) -> list[np.ndarray]
 
 
 def _mask(drafting: Drafting, parent: Ids) -> Flags:
-    above = np.asarray(parent).tolist()
+    above = grown_parents(parent)
     order = layered(above)
     row_of = {-1: -1} | {node: row for row, node in enumerate(order)}
     shape = _shaped(drafting, [row_of[above[node]] for node in order], list(range(len(order))))
     place = [0, *(row_of[node] + 1 for node in range(len(order)))]
     return np.asarray(shape.mask != 0)[np.ix_(place, place)]
+
+
+def grown_parents(parent: Ids) -> list[int]:
+    """A parent vector; `NotApplicable` where it is that of no tree."""
+    try:
+        return parents(parent, "parent")
+    except BadInput as wrong:
+        raise NotApplicable(f"what is laid out was grown, and no growth makes this: {wrong}") from None
 
 
 def _shaped(drafting: Drafting, parent: list[int], token: list[int]) -> Grown:
@@ -147,7 +165,8 @@ def _wanted(case: DraftTreeCase) -> Wanted:
 def _probabilities(growth: GrowthCase, prefix: tuple[int, ...]) -> Rows:
     if isinstance(growth.table, Mapping):
         return np.asarray(growth.table[prefix], dtype=np.float64)
-    return np.asarray(growth.table[len(prefix)], dtype=np.float64)[prefix]
+    layer: Rows = np.asarray(growth.table[len(prefix)], dtype=np.float64)
+    return np.asarray(layer[prefix])
 
 
 def _logarithms(growth: GrowthCase) -> Row:

@@ -91,8 +91,10 @@ def mask(value: MaskCase) -> str:
 
 
 def _labels(tree: Any) -> list[str]:
+    def shown(values: Any, i: int) -> str:  # the vectors of bad input may be too short
+        return draw.number(values[i]) if i < len(values) else "missing"
+
     return [
-        f"node {i} = token {int(tree.token[i])}, c = {draw.number(tree.confidence[i])}, value "
-        f"{draw.number(tree.log_value[i])}"
+        f"node {i} = token {shown(tree.token, i)}, c = {shown(tree.confidence, i)}, value {shown(tree.log_value, i)}"
         for i in range(len(tree.parent))
     ]
