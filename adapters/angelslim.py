@@ -10,7 +10,11 @@ What is converted, and nothing else:
 - a row is supervised where the loss has a gradient to its draft logits.
 - `rollout_loss` runs the whole loop; its shift hands out the case's next targets and mask, since those of a case need
   not be the earlier ones moved. Draft vocabularies are masks here, so draft ids ascend with target ids.
+- `rollout_visibility`, `rollout_attention`: the same rollout with its attention watched (`adapters.rollout_attention`):
+  `LlamaAttention` of the draft model.
 - `noisy_sample` takes the standard deviation that AngelSlim's documentation shows.
+
+`adapters.angelslim:serving` drafts and verifies trees: see `adapters.angelslim_serving`.
 
 Not applicable: packed rows, holes, positions that are not 0, 1, 2, … (the collator drops position ids), and losses of
 other conventions than those declared. Training code has no use for `d2t`, so there is no `draft_to_target`.
@@ -23,9 +27,9 @@ import importlib.metadata
 import numpy as np
 
 from adapters import angelslim_engine as engine
+from adapters import angelslim_serving, step_weights
 from adapters import angelslim_training as training
 from adapters import eagle3_loop as loop
-from adapters import step_weights
 from adapters.angelslim_visibility import rollout_attention as rollout_attention
 from adapters.angelslim_visibility import rollout_visibility as rollout_visibility
 from adapters.interface import Arithmetic, Declaration, Deviation, NotApplicable
@@ -45,6 +49,8 @@ from oracle.types import (
     TrainingResult,
 )
 
+serving = angelslim_serving
+"""`adapters.angelslim:serving`: dynamic trees and their verification."""
 DEVIATION = 0.05
 """Of the noise, in the examples of `noise_transforms`."""
 
@@ -125,6 +131,8 @@ DECLARATION = Declaration(
         "gather_rows": 8e-3,
         "supervision_at_source": 8e-3,
         "rollout_rows": 1.3e-2,
+        "rollout_visibility": 6e-3,
+        "rollout_attention": 6e-3,
         "rollout_loss": 5e-3,
         "state_gradient": 2e-2,
         "training_step": 0.2,

@@ -8,6 +8,7 @@ they refer to. Nothing of a clone is copied, and nothing is downloaded: an envir
 from __future__ import annotations
 
 import ast
+import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -60,7 +61,7 @@ class Source:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._module = ast.parse(path.read_text(encoding="utf-8"), str(path))
+        self._module = _parsed(path.read_text(encoding="utf-8"), str(path))
 
     def define(self, namespace: Namespace, *names: str) -> None:
         """Run the module's functions and classes of these names; all of them where none is named."""
@@ -137,6 +138,11 @@ class Source:
 
     def _lacks(self, what: str) -> AdapterError:
         return AdapterError(f"{self._path} has no {what}; is it of another revision than this adapter knows?")
+
+
+@functools.lru_cache(maxsize=16)
+def _parsed(text: str, path: str) -> ast.Module:
+    return ast.parse(text, path)
 
 
 def _sets(node: ast.stmt, name: str, nested: bool = False) -> bool:

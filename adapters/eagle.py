@@ -13,11 +13,14 @@ the variable every operation raises `AdapterError`.
 - losses: the same statements with the case's rows as one sample, and the case's features (or, behind an identity head,
   its logits) as what the drafter predicted. They run in float32; the script itself runs under bfloat16 autocast. β is
   fixed; the weights are settings of the script and follow the case.
+- `rollout_visibility`, `rollout_attention`: the same statements, the attention of `cnets1.py` watched
+  (`adapters.rollout_attention`). The drafter is not rolled out, so there is one step.
 - noise: its `aug`, with `torch.rand_like` replaced by the case's uniforms for `feature_noise`, and with torch's global
   generator for `noisy_sample`.
 
 `adapters.eagle:eagle3` is the trainer of EAGLE-3: see `adapters.eagle_rollout`. `adapters.eagle:serving` and
-`adapters.eagle:half` draft and verify trees: see `adapters.eagle_serving`.
+`adapters.eagle:half` draft and verify trees: see `adapters.eagle_serving`. `adapters.eagle:release` is the package
+eagle-llm, which needs no clone: see `adapters.eagle_release`.
 
 The segment of a batch row is a sample: it is cut out, and the collator pads it on the right. Not applicable: several
 segments in a batch row, holes, positions other than 0, 1, 2, …, batches without a token, another owner of the mask
@@ -31,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from adapters import clone_features as shared
-from adapters import clone_visibility, eagle_rollout, eagle_serving
+from adapters import clone_visibility, eagle_release, eagle_rollout, eagle_serving
 from adapters.clones import Clone, Namespace
 from adapters.interface import Arithmetic, Declaration, Deviation
 from oracle.types import (
@@ -54,6 +57,8 @@ eagle3 = eagle_rollout
 """`adapters.eagle:eagle3`: the trainer of EAGLE-3."""
 serving = eagle_serving
 """`adapters.eagle:serving`: dynamic trees and their verification."""
+release = eagle_release
+"""`adapters.eagle:release`: static trees and their verification, in the package eagle-llm."""
 half = eagle_serving.half
 """`adapters.eagle:half`: the same drafting in float16."""
 CLONE = Clone("EAGLE_CLONE", "https://github.com/SafeAILab/EAGLE", "eagle/train/main.py")
@@ -81,6 +86,7 @@ DECLARATION = Declaration(
     },
     arithmetic=Arithmetic(dtype="float32"),
     cost=dict.fromkeys(("gather_rows", "supervision_at_source"), 4e-2)
+    | dict.fromkeys(("rollout_visibility", "rollout_attention"), 2e-2)
     | dict.fromkeys(("feature_regression", "soft_cross_entropy", "eagle1_loss"), 2e-2)
     | dict.fromkeys(("feature_noise", "noisy_sample"), 2e-2),
     generators=("torch",),

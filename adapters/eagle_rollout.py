@@ -8,6 +8,7 @@ is replaced by one that answers with the case's features and logits, and hooks s
   supervised where its step's loss has a gradient to its draft logits, which are fixed meanwhile. The position is what
   rotary embeddings are given, and the state that a row is fed is found among the earlier outputs bit by bit. Rows are
   fixed: row t of every step is anchor t. The target's logits are the features, so a target is spelt like a feature.
+- `rollout_visibility`, `rollout_attention`: the same forward, the attention of its layer watched.
 - `rollout_loss`: `Model.forward` one step at a time, with `dataprepare` handing out the case's rows and the head
   giving the case's draft logits; then the loop's statements from `ploss_weight = …` to `loss = …`.
 - `draft_to_target`: the choice of `input_ids` in `Model.topK_genrate` of `eagle/model/cnets.py`; nothing else reads
@@ -85,6 +86,7 @@ DECLARATION = Declaration(
     },
     arithmetic=Arithmetic(dtype="float32"),
     cost=dict.fromkeys(("gather_rows", "supervision_at_source", "rollout_rows"), 5e-2)
+    | dict.fromkeys(("rollout_visibility", "rollout_attention"), 8e-3)
     | {"rollout_loss": 5e-2, "draft_to_target": 3e-2, "state_gradient": 6e-2},
     deviations=(
         Deviation(

@@ -12,6 +12,8 @@ with the steps and the k of the case on its command line.
   it); target and mask are those that `compute_loss` gets. Rows are absolute: row r of step s is anchor r − s, and the
   rows r < s, whose anchor lies before the sequence, are reported as they are. The state that a row is fed is found
   among features and earlier outputs bit by bit.
+- `rollout_visibility`, `rollout_attention`: the same statements, the attention of `cnets_hass.py` watched
+  (`adapters.rollout_attention`), with the rows r < s reported as they are.
 - losses: the same statements with the case's rows as one sample, and the case's features (or, behind an identity head,
   its logits) as what the drafter predicted at each step. They run in float32; the script itself runs under bfloat16
   autocast. The loss of all steps is their sum, which is what the gradients add up to; the script divides it by their
@@ -90,6 +92,7 @@ DECLARATION = Declaration(
     },
     arithmetic=Arithmetic(dtype="float32"),
     cost=dict.fromkeys(("gather_rows", "supervision_at_source", "rollout_rows", "state_gradient"), 6e-2)
+    | dict.fromkeys(("rollout_visibility", "rollout_attention"), 2e-2)
     | dict.fromkeys(("feature_regression", "soft_cross_entropy", "topk_distillation", "hass_loss"), 3e-2)
     | dict.fromkeys(("feature_noise", "noisy_sample"), 3e-2),
     generators=("torch",),
@@ -103,6 +106,15 @@ DECLARATION = Declaration(
             "ROWS-603",
             "the same rows: row 0 of every step is fed the feature of address 0, and those after it what became of it",
             link=f"{_CODE}#L403-L407",
+        ),
+        *(
+            Deviation(
+                f"VISIBILITY-{number}",
+                "scores are multiplied by the mask of zeros and ones before a softmax over all columns, so what is "
+                "hidden takes its share there, and what is seen weighs less than 1 together",
+                link=f"{_TREE}/model/cnets_hass.py#L336-L340",
+            )
+            for number in (803, 804)
         ),
         Deviation(
             "LOSSES-303",

@@ -19,7 +19,9 @@ What is converted, and nothing else:
   the step take the place of the loop's, made of the case's target logits by `_prepare_eagle_inputs`. Weights are powers
   of the `eagle_loss_decay_factor` that a conversion has by default: it is a parameter of the conversion, and others are
   not applicable. A part is what `_eagle_loss` returns;
-- `soft_cross_entropy` is `_eagle_loss` of one step.
+- `soft_cross_entropy` is `_eagle_loss` of one step;
+- `rollout_visibility`, `rollout_attention`: the forward, its layer's attention watched (`adapters.rollout_attention`);
+  `rollout_mask`: see `adapters.modelopt_visibility`, and `adapters.modelopt:one_length` for masks that are not stale.
 
 Not applicable: segments that a hole or another segment interrupts, `supervision_at_source` by another owner, gates,
 other denominators and divergences, absolute maps. The trainer adds no noise.
@@ -27,6 +29,7 @@ other denominators and divergences, absolute maps. The trainer adds no noise.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import os
 import tempfile
@@ -34,7 +37,7 @@ from typing import Any
 
 import numpy as np
 
-from adapters import modelopt_engine, modelopt_training, step_weights, tracers
+from adapters import modelopt_engine, modelopt_training, modelopt_visibility, step_weights, tracers
 from adapters.backward import twice
 from adapters.interface import Arithmetic, Declaration, Deviation, NotApplicable
 from adapters.modelopt_visibility import rollout_attention as rollout_attention
@@ -68,9 +71,7 @@ def _version() -> str:
         return "not installed"
 
 
-_SOURCE = (
-    "https://github.com/NVIDIA/Model-Optimizer/blob/a2fbac7bad8ab446d3f8783dadb0c3366eb0ad73/modelopt/torch/speculative"
-)
+_SOURCE = modelopt_engine.SOURCE
 DECLARATION = Declaration(
     name="modelopt",
     version=_version(),
@@ -101,6 +102,9 @@ DECLARATION = Declaration(
         "gather_rows": 0.03,
         "supervision_at_source": 0.03,
         "rollout_rows": 0.05,
+        "rollout_visibility": 0.01,
+        "rollout_mask": 0.002,
+        "rollout_attention": 0.01,
         "soft_cross_entropy": 0.02,
         "rollout_loss": 0.02,
         "draft_to_target": 0.02,
@@ -170,6 +174,7 @@ DECLARATION = Declaration(
             "a dump of features does not say what it was made from, and is loaded as it is",
             link=f"{_SOURCE}/eagle/utils.py#L127",
         ),
+        *modelopt_visibility.DEVIATIONS,
     ),
 )
 
@@ -324,6 +329,17 @@ def state_gradient(case: StateGradientCase) -> Flags:
 def training_step(case: TrainingCase) -> TrainingResult:
     """A step of Hugging Face's trainer on the converted model, as the package is trained with."""
     return modelopt_training.training_step(case)
+
+
+class one_length:
+    """Training runs that keep to one length each, so that no mask is stale."""
+
+    DECLARATION = dataclasses.replace(
+        DECLARATION, name="modelopt (one length)", deviations=modelopt_visibility.OF_ONE_LENGTH
+    )
+    rollout_visibility = staticmethod(rollout_visibility)
+    rollout_mask = staticmethod(modelopt_visibility.mask_of_one_length)
+    rollout_attention = staticmethod(rollout_attention)
 
 
 def _rolled(

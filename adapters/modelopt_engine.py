@@ -25,6 +25,9 @@ from adapters.interface import AdapterError
 from adapters.samples import Sample
 from oracle.types import Flags, Ids, Rows
 
+SOURCE = (
+    "https://github.com/NVIDIA/Model-Optimizer/blob/a2fbac7bad8ab446d3f8783dadb0c3366eb0ad73/modelopt/torch/speculative"
+)
 VOCABULARY = 16
 WIDTH = 8
 LAYERS = 3

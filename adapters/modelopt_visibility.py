@@ -3,22 +3,44 @@
 Batches are those of the offline data set and its collator, padded to one length that a training run keeps, and a model
 is kept for each such length: masks of later steps are cached by step alone, and a run with one length never sees it.
 `rollout_mask` asks one model for masks of every length: `_prepare_eagle_inputs` for that of step 0, and
-`_get_ttt_attention_mask` for the others, cache included.
+`_get_ttt_attention_mask` for the others, cache included. `adapters.modelopt:one_length` has a model for each length.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from adapters import modelopt_engine as engine
 from adapters import rollout_attention as shared
-from adapters.interface import NotApplicable
+from adapters.interface import Deviation, NotApplicable
 from oracle.types import Attended, AttentionCase, Flags, RolloutCase, RolloutMaskCase, Rows, VisibilityGraph
 
+_KEPT = "the mask has rows that no node has, the last one and those before an anchor, which are in no loss"
+_STALE = "masks of later steps are cached by step alone: what is made for the first length answers for every other"
+_REFUSES_NO_POSITION = Deviation(
+    "VISIBILITY-901",
+    "the forward takes position_ids as they are, increasing or not",
+    link=f"{engine.SOURCE}/plugins/hf_eagle.py#L525",
+)
+DEVIATIONS = (
+    *(
+        Deviation(f"VISIBILITY-{number}", _STALE, link=f"{engine.SOURCE}/plugins/hf_eagle.py#L431-L437")
+        for number in (101, 102, 105, 701, 702)
+    ),
+    *(
+        Deviation(f"VISIBILITY-{number}", f"{_STALE}, and {_KEPT}", link=f"{engine.SOURCE}/utils.py#L554-L566")
+        for number in (104, 703)
+    ),
+    _REFUSES_NO_POSITION,
+)
+OF_ONE_LENGTH = (
+    *(Deviation(f"VISIBILITY-{number}", _KEPT, link=f"{engine.SOURCE}/utils.py#L554-L566") for number in (104, 703)),
+    _REFUSES_NO_POSITION,
+)
 PADDED = 32
 """Lengths of training are multiples of it, so few models are converted."""
 
@@ -34,13 +56,22 @@ def rollout_attention(cases: Sequence[AttentionCase]) -> list[Attended]:
 
 
 def rollout_mask(case: RolloutMaskCase) -> Flags:
-    """The masks of a model that has been asked for others before."""
+    """The masks of a model that has been asked for those of other lengths before."""
+    return _masks(case, lambda rows: 0)
+
+
+def mask_of_one_length(case: RolloutMaskCase) -> Flags:
+    """The masks of a model that is asked for no other length."""
+    return _masks(case, lambda rows: rows)
+
+
+def _masks(case: RolloutMaskCase, kept_for: Callable[[int], int]) -> Flags:
     if case.row_anchor != "absolute":
         raise NotApplicable("row r of step s is the node at anchor r − s")
     (document,) = shared.documents(TRAINER, [case.rollout])
     p = engine.package()
-    model = _model(16, 0)
     rows = int(case.rollout.length) - document.start
+    model = _model(16, kept_for(rows))
     state = p.torch.zeros((1, rows, 16))
     base = p.module.EagleBaseModelOutput(state, p.torch.cat([state] * engine.LAYERS, dim=-1), state[..., :3])
     ids = p.torch.zeros((1, rows), dtype=p.torch.long)

@@ -12,6 +12,8 @@ What is converted, and nothing else:
   earlier ones, and hands the step losses to the strategy, which weighs them by its default decay: that is a parameter
   of the strategy, and other weights are not applicable. Draft vocabularies are masks here, so draft ids ascend with
   target ids.
+- `rollout_visibility`, `rollout_attention`: the same rollout with its attention watched (`adapters.rollout_attention`):
+  `LlamaAttention`, a draft model's default. `adapters.specforge:flex` has `LlamaFlexAttention` and its block masks.
 - `draft_to_target` loads the map as a checkpoint and reads the ids that the accuracy metric compares.
 
 Not applicable: packed rows, holes, positions that are not 0, 1, 2, … (position ids that a sample brings are accepted,
@@ -118,6 +120,8 @@ DECLARATION = Declaration(
         "gather_rows": 5e-3,
         "supervision_at_source": 5e-3,
         "rollout_rows": 8e-3,
+        "rollout_visibility": 8e-3,
+        "rollout_attention": 8e-3,
         "soft_cross_entropy": 2e-2,
         "rollout_loss": 5e-2,
         "draft_to_target": 4e-3,
@@ -189,7 +193,7 @@ class flex:
         DECLARATION,
         name="specforge (flex)",
         deviations=(),
-        cost={"rollout_visibility": 3e-2, "rollout_mask": 3e-2, "rollout_attention": 3e-2},
+        cost={"rollout_visibility": 6e-2, "rollout_mask": 8e-2, "rollout_attention": 6e-2},
     )
     rollout_visibility = staticmethod(visibility.flex_visibility)
     rollout_mask = staticmethod(visibility.flex_mask)

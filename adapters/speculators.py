@@ -17,10 +17,13 @@ What is converted, and nothing else:
   parameters of that; neither is named, so the defaults act, and weights that are not theirs are not applicable. The
   forward has one target and one mask for all steps, and the case one for each, which `compute_metrics` is handed
   instead. The head's rows are cut to the draft vocabulary by the package (`speculators_engine.kept_ids`);
-- a part is what `compute_metrics` makes of a step with a decay of 1.
+- a part is what `compute_metrics` makes of a step with a decay of 1;
+- `rollout_visibility`, `rollout_attention`: the forward over one packed sequence, its layer's attention watched
+  (`adapters.rollout_attention`); `rollout_mask` is what that layer gets as its mask in each step.
 
-The losses are the package's eager ones. `adapters.speculators:fused` has `rollout_loss` with the fused ones, which it
-takes by default: Triton kernels, run by Triton's interpreter.
+Losses and attention are the package's eager ones. `adapters.speculators:fused` has `rollout_loss` with the fused ones,
+which it takes by default: Triton kernels, run by Triton's interpreter. `adapters.speculators:flex` has its default
+attention, `adapters.speculators:sdpa` the third.
 Not applicable: segments that a hole or another segment interrupts, positions that are not counted from 0 in each
 document, `supervision_at_source` by another owner, gates, other denominators and divergences. There is no function that
 turns d2t into ids, no soft cross-entropy (`ce` is that against the argmax) and no noise in this version.
@@ -101,6 +104,9 @@ DECLARATION = Declaration(
         "gather_rows": 0.03,
         "supervision_at_source": 0.03,
         "rollout_rows": 0.05,
+        "rollout_visibility": 0.01,
+        "rollout_mask": 0.01,
+        "rollout_attention": 0.01,
         "rollout_loss": 0.005,
         "state_gradient": 0.05,
         "training_step": 0.1,
@@ -161,7 +167,7 @@ DECLARATION = Declaration(
     ),
 )
 
-_SEEN = dict.fromkeys(("rollout_visibility", "rollout_mask", "rollout_attention"), 2e-2)
+_SEEN = dict.fromkeys(("rollout_visibility", "rollout_mask", "rollout_attention"), 1e-2)
 _OF_FUSED = ("LOSSES-708", "LOSSES-711", "LOSSES-901", "LOSSES-902", "LOSSES-906")
 
 
@@ -239,9 +245,9 @@ def rollout_loss(case: RolloutLossCase) -> LossResult:
     return _rollout_loss(case, loss_implementation="eager")
 
 
-rollout_visibility = speculators_visibility.FLEX.rollout_visibility
-rollout_mask = speculators_visibility.FLEX.rollout_mask
-rollout_attention = speculators_visibility.FLEX.rollout_attention
+rollout_visibility = speculators_visibility.EAGER.rollout_visibility
+rollout_mask = speculators_visibility.EAGER.rollout_mask
+rollout_attention = speculators_visibility.EAGER.rollout_attention
 
 
 class fused:
@@ -313,13 +319,18 @@ def _rolled(
     return speculators_engine.rolled_out(batch, steps)
 
 
-class eager:
-    """Hugging Face's own softmax, under an additive mask."""
+class flex:
+    """Torch's `flex_attention` under a block mask, which the package takes by default."""
 
-    DECLARATION = dataclasses.replace(DECLARATION, name="speculators (eager)", deviations=(), cost=_SEEN)
-    rollout_visibility = speculators_visibility.EAGER.rollout_visibility
-    rollout_mask = speculators_visibility.EAGER.rollout_mask
-    rollout_attention = speculators_visibility.EAGER.rollout_attention
+    DECLARATION = dataclasses.replace(
+        DECLARATION,
+        name="speculators (flex)",
+        deviations=(),
+        cost={"rollout_visibility": 0.05, "rollout_mask": 0.07, "rollout_attention": 0.05},
+    )
+    rollout_visibility = speculators_visibility.FLEX.rollout_visibility
+    rollout_mask = speculators_visibility.FLEX.rollout_mask
+    rollout_attention = speculators_visibility.FLEX.rollout_attention
 
 
 class sdpa:
