@@ -43,6 +43,6 @@ def test_the_clauses_beside_a_convention_are_about_it() -> None:
 def test_the_page_lists_every_operation_and_convention() -> None:
     page = PAGE.read_text(encoding="utf-8")
     cells = {name for line in page.splitlines() if line.startswith("| `") for name in re.findall(r"`(\w+)`", line)}
-    operations = {name for contract in ("rows", "losses", "noise") for name in CONTRACTS[contract]}
-    of_acceptance = {"coin_scheme", "frontier_coin", "top_k_ties"}
-    assert operations | (set(CONVENTIONS) - of_acceptance) | set(NUMERIC_CONVENTIONS) | {"noise_amplitude"} <= cells
+    operations = {name for contract in ("rows", "losses", "noise", "visibility") for name in CONTRACTS[contract]}
+    of_engines = {"coin_scheme", "frontier_coin", "top_k_ties", "root_in_verification", "selection_order"}
+    assert operations | (set(CONVENTIONS) - of_engines) | set(NUMERIC_CONVENTIONS) | {"noise_amplitude"} <= cells
