@@ -200,7 +200,10 @@ class Worker:
             lines += ["", textwrap.indent(drawn(case), "    ")]
         wrapper = textwrap.TextWrapper(110, initial_indent="  → ", subsequent_indent="    ")
         wrapper.break_on_hyphens = wrapper.break_long_words = False  # a path stays whole
-        lines += ["", *wrapper.wrap(outcome.reason)]
+        lines.append("")
+        for line in filter(str.strip, outcome.reason.splitlines()):  # an indented line is a row of a matrix
+            lines += ["    " + line] if line.startswith("  ") else wrapper.wrap(line)
+            wrapper.initial_indent = "    "
         if isinstance(error, Raised):
             lines += ["", *textwrap.indent(error.traceback(), "    ").splitlines()]
         if outcome.command:
