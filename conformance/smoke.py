@@ -24,6 +24,7 @@ from conformance.acceptance import proposing, warped
 from conformance.acceptance.cases import chain, coins, copy
 from conformance.tree import easy as tree_cases
 from conformance.verdicts import ClauseViolation
+from conformance.visibility import easy as visibility_cases
 from oracle.types import Coins, Decision, ProposalCase, VerifyCase, WarpCase
 
 SLOWER_THAN_DECLARED = 5.0
@@ -258,8 +259,9 @@ def trainer(implementation: Implementation, operation: str, findings: Findings, 
 
 
 def builder(implementation: Implementation, operation: str, findings: Findings, enter: Callable[[str], None]) -> None:
-    """Form of a tree contract's answers on easy cases; a case that it has no notion of is passed over."""
-    arguments, fields = tree_cases.easy(operation)
+    """Form of a tree's or a rollout's answers on easy cases; a case that it has no notion of is passed over."""
+    easy = visibility_cases.easy if operation in CONTRACTS["visibility"] else tree_cases.easy
+    arguments, fields = easy(operation)
     known = []
     for argument in arguments:
         enter(f"{operation} on an easy case")
@@ -290,7 +292,7 @@ OPERATIONS: dict[str, Callable[[Implementation, str, Findings, Callable[[str], N
     "warp": warper,
     "propose": proposer,
     **dict.fromkeys((name for contract in ("rows", "losses", "noise") for name in CONTRACTS[contract]), trainer),
-    **dict.fromkeys(CONTRACTS["tree"], builder),
+    **dict.fromkeys((name for contract in ("tree", "visibility") for name in CONTRACTS[contract]), builder),
 }
 
 

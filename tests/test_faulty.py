@@ -15,22 +15,30 @@ from typing import Any
 
 import pytest
 
-from adapters.faulty import acceptance, losses, noise, rows, training
+from adapters.faulty import acceptance, losses, noise, rows, training, visibility
 from adapters.harmless import acceptance as harmless
 from adapters.harmless import losses as harmless_losses
 from adapters.harmless import noise as harmless_noise
 from adapters.harmless import others
 from adapters.harmless import rows as harmless_rows
+from adapters.harmless import visibility as harmless_visibility
 from adapters.interface import Declaration
 from conformance import clauses
 from tests.running import ROOT, SUITE, Suite, environment, run_warm
 
-FAULTY = {"acceptance": (acceptance,), "rows": (rows,), "losses": (losses, training), "noise": (noise,)}
+FAULTY = {
+    "acceptance": (acceptance,),
+    "rows": (rows,),
+    "losses": (losses, training),
+    "noise": (noise,),
+    "visibility": (visibility,),
+}
 RIGHT = {
     "acceptance": (harmless, others),
     "rows": (harmless_rows,),
     "losses": (harmless_losses,),
     "noise": (harmless_noise,),
+    "visibility": (harmless_visibility,),
 }
 """Contract → the modules that hold its implementations, faulty and right ones."""
 
