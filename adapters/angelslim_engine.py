@@ -33,7 +33,11 @@ HIDDEN = 8
 SHARPNESS = 20.0
 """Logit of the one token that a recording head points at."""
 _TRAIN = "angelslim.compressor.speculative.train"
-_BARE = ("angelslim", "angelslim.compressor", "angelslim.compressor.speculative", _TRAIN, f"{_TRAIN}.data")
+_INFERENCE = "angelslim.compressor.speculative.inference"
+_BARE = (
+    *("angelslim", "angelslim.compressor", "angelslim.compressor.speculative", _TRAIN, f"{_TRAIN}.data"),
+    *(_INFERENCE, f"{_INFERENCE}.models", f"{_INFERENCE}.models.eagle3"),
+)
 
 
 @functools.cache
@@ -49,6 +53,8 @@ def angelslim() -> Any:
         "head": f"{_TRAIN}.models.target.target_head",
         "trainer": f"{_TRAIN}.trainer.eagle3_trainer",
         "offline": f"{_TRAIN}.trainer.offline_eagle3_trainer",
+        "drafter": f"{_INFERENCE}.models.eagle3.draft.llama3_eagle3",
+        "functions": "angelslim.compressor.speculative.utils.util",
     }
     try:
         _register_bare_packages()

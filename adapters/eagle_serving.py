@@ -14,7 +14,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from functools import cache
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -179,28 +178,9 @@ def _drafting() -> topk_drafting.Drafting:
         torch,
         make,
         (),
-        lambda grown, base: decoded_positions(names, grown, base),
         lambda model, states, ids: model.topK_genrate(states, ids, None, None),
+        names,
     )
-
-
-def decoded_positions(names: dict[str, Any], grown: topk_drafting.Grown, base: int) -> Ids:
-    """The positions that `tree_decoding` gives the target, behind `base` decided tokens."""
-    torch = names["torch"]
-    seen: list[Any] = []
-
-    class Target:
-        use_eagle3 = False
-
-        def __call__(self, tokens: Any, position_ids: Any, **_: Any) -> Any:
-            seen.append(position_ids)
-            return SimpleNamespace(hidden_states=()), torch.zeros((1, tokens.shape[1], 1)), None
-
-    decided = torch.empty((1, base), dtype=torch.int64, device="meta")  # only its length is read
-    tokens, positions = torch.from_numpy(grown.tokens)[None], torch.from_numpy(grown.positions)
-    names["tree_decoding"](Target(), tokens, None, positions, decided, torch.from_numpy(grown.leaves))
-    found: Ids = seen[0].reshape(-1).numpy()
-    return found
 
 
 def _posterior() -> leaf_posterior.Posterior:

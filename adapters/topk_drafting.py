@@ -60,15 +60,17 @@ class Grown:
 class Drafting:
     """How an implementation is driven.
 
-    make: (wanted) → its drafter, whose `lm_head`, `norm` and `logsoftmax` are modules. forward: what its forward
-    returns after (hidden state, cache). absolute: (grown, base) → the positions that the target is given.
+    make: (wanted) → its drafter, whose `lm_head`, `norm` and `logsoftmax` are modules. more: what its forward
+    returns after (hidden state, cache). generate: (drafter, hidden states, ids) → what `topK_genrate` returns.
+    names: where its `tree_decoding` is. shape: what else is replaced on a drafter that a given tree is grown from.
     """
 
     torch: Any
     make: Callable[[Wanted], Any]
     more: tuple[Any, ...]
-    absolute: Callable[[Grown, int], Ids]
     generate: Callable[[Any, Any, Any], Any]
+    names: Mapping[str, Any]
+    shape: Callable[[Any], None] | None = None
 
 
 def draft_tree(drafting: Drafting, cases: Sequence[DraftTreeCase], dtype: str) -> list[FlatTree]:
@@ -108,12 +110,17 @@ def tree_mask(drafting: Drafting, cases: Sequence[MaskCase]) -> list[np.ndarray]
     """`tree_mask`, 1 = visible."""
     answers = []
     for case in cases:
-        if case.form != "allowed":
-            raise NotApplicable("the mask is 1 where a row is visible; it has no other form")
-        if case.prefix:
-            raise NotApplicable("the mask has no columns of decided tokens")
+        plain_mask(case)
         answers.append(_mask(drafting, case.parent))
     return answers
+
+
+def plain_mask(case: MaskCase) -> None:
+    """`NotApplicable` unless the mask that is wanted is that of the tree alone, with 1 where a row is visible."""
+    if case.form != "allowed":
+        raise NotApplicable("the mask is 1 where a row is visible; it has no other form")
+    if case.prefix:
+        raise NotApplicable("the mask has no columns of decided tokens")
 
 
 def _mask(drafting: Drafting, parent: Ids) -> Flags:
@@ -137,7 +144,7 @@ def _shaped(drafting: Drafting, parent: list[int], token: list[int]) -> Grown:
     shape = grown_shape(parent, token)
     size = len(shape.offsets)
     wanted = Wanted(shape.row, shape.width, shape.depth, shape.nodes, size, size + 1, shape.offsets)
-    return _grow(drafting, wanted, "float32")
+    return _grow(drafting, wanted, "float32", drafting.shape)
 
 
 def _wanted(case: DraftTreeCase) -> Wanted:
@@ -178,7 +185,7 @@ def _logarithms(growth: GrowthCase) -> Row:
     return row
 
 
-def _grow(drafting: Drafting, wanted: Wanted, dtype: str) -> Grown:
+def _grow(drafting: Drafting, wanted: Wanted, dtype: str, shape: Callable[[Any], None] | None = None) -> Grown:
     """One call of `topK_genrate` behind a context of one token, whose hidden state is the empty prefix."""
     torch = drafting.torch
     model = drafting.make(wanted)
@@ -200,6 +207,8 @@ def _grow(drafting: Drafting, wanted: Wanted, dtype: str) -> Grown:
     model.forward = forward
     model.lm_head.forward = head
     model.norm.forward = model.logsoftmax.forward = lambda states: states
+    if shape is not None:
+        shape(model)
     model.init_tree()
     start = torch.zeros((1, 1, 1), dtype=torch.float64)
     tokens, leaves, mask, positions = drafting.generate(model, start, torch.zeros((1, 2), dtype=torch.int64))[:4]
@@ -207,7 +216,27 @@ def _grow(drafting: Drafting, wanted: Wanted, dtype: str) -> Grown:
 
 
 def _flat(drafting: Drafting, grown: Grown, base: int) -> FlatTree:
-    return flat_tree(grown, drafting.absolute(grown, base))
+    return flat_tree(grown, decoded_positions(drafting.torch, drafting.names, grown, base))
+
+
+def decoded_positions(torch: Any, names: Mapping[str, Any], grown: Grown, base: int) -> Ids:
+    """The positions that `tree_decoding` gives the target, behind `base` decided tokens."""
+    seen: list[Any] = []
+
+    class Target:
+        use_eagle3 = False
+        eagle_layer = torch.nn.Linear(1, 1)
+
+        def __call__(self, *_: Any, position_ids: Any, **__: Any) -> Any:
+            seen.append(position_ids)
+            outputs = {"hidden_states": [torch.zeros(1)]}
+            return outputs, torch.zeros((1, len(grown.tokens), 1)), None
+
+    decided = torch.empty((1, base), dtype=torch.int64, device="meta")  # only its length is read
+    tokens, positions = torch.from_numpy(grown.tokens)[None], torch.from_numpy(grown.positions)
+    names["tree_decoding"](Target(), tokens, None, positions, decided, torch.from_numpy(grown.leaves))
+    found: Ids = seen[0].reshape(-1).numpy()
+    return found
 
 
 def flat_tree(grown: Grown, position: Ids, token: Ids | None = None) -> FlatTree:

@@ -36,6 +36,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("adapters.specforge", "trainers"),
         ("adapters.speculators:fused", "trainers"),
         ("adapters.tiny:bfloat16", "trainers"),
+        ("adapters.eagle:release", "eagle_release"),
+        ("adapters.eagle:serving", "trainers"),
+        ("adapters.eagle_release", "eagle_release"),
         ("../../vllm", "default"),
         ("default", "default"),
         ("dev", "dev"),
@@ -53,6 +56,12 @@ def test_sglang_comes_without_what_it_requires() -> None:
     wanted = recipe("adapters.sglang")
     assert wanted.alone == ("sglang==0.5.23",) and not wanted.remove
     assert not [line for line in wanted.requirements.splitlines() if line.startswith("sglang")]
+
+
+def test_a_variant_may_have_an_environment_of_its_own() -> None:
+    wanted = recipe("adapters.eagle:release")
+    assert wanted.alone == ("eagle-llm==1.2.1",)
+    assert recipe("adapters.eagle:../release").name == "trainers"
 
 
 def test_the_reference_needs_no_torch() -> None:

@@ -4,7 +4,8 @@
     python -m tools.environment --clean
 
 The first form runs the environment's python on the arguments; without any it prints that python's path.
-IMPL is what `--impl` takes: `adapters.vllm:triton` gets the environment of `adapters/requirements/vllm.txt`.
+IMPL is what `--impl` takes: `adapters.vllm:triton` gets the environment of `adapters/requirements/vllm_triton.txt` or,
+where there is no such file, that of `vllm.txt`.
 A file that says `# same environment as: NAME` shares the one of NAME.txt.
 An adapter without such a file runs in `default`: the project's own dependencies and nothing else. `dev` adds
 what the project's own tests need. The project itself is never installed: commands run from its root.
@@ -80,7 +81,11 @@ def recipe(name: str) -> Recipe:
     base = tuple(project["dependencies"])
     if name == "dev":
         return Recipe("dev", (*base, *project["optional-dependencies"]["dev"]))
-    short = name.partition(":")[0].rpartition(".")[2]
+    module, _, attribute = name.partition(":")
+    short = module.rpartition(".")[2]
+    variant = f"{short}_{attribute}"
+    if re.fullmatch(r"\w+", variant) and (REQUIREMENTS / f"{variant}.txt").is_file():
+        short = variant
     file = REQUIREMENTS / f"{short}.txt"
     if not re.fullmatch(r"\w+", short) or not file.is_file():
         return Recipe("default", base)
