@@ -20,6 +20,7 @@ What is converted, and nothing else:
   of the `eagle_loss_decay_factor` that a conversion has by default: it is a parameter of the conversion, and others are
   not applicable. A part is what `_eagle_loss` returns;
 - `soft_cross_entropy` is `_eagle_loss` of one step;
+- `tree_visibility`, `tree_mask`: the mask of `Tree` (`adapters.modelopt_tree`);
 - `rollout_visibility`, `rollout_attention`: the forward, its layer's attention watched (`adapters.rollout_attention`);
   `rollout_mask`: see `adapters.modelopt_visibility`, and `adapters.modelopt:one_length` for masks that are not stale.
 
@@ -40,6 +41,8 @@ import numpy as np
 from adapters import modelopt_engine, modelopt_training, modelopt_visibility, step_weights, tracers
 from adapters.backward import twice
 from adapters.interface import Arithmetic, Declaration, Deviation, NotApplicable
+from adapters.modelopt_tree import tree_mask as tree_mask
+from adapters.modelopt_tree import tree_visibility as tree_visibility
 from adapters.modelopt_visibility import rollout_attention as rollout_attention
 from adapters.modelopt_visibility import rollout_mask as rollout_mask
 from adapters.modelopt_visibility import rollout_visibility as rollout_visibility
@@ -103,6 +106,8 @@ DECLARATION = Declaration(
         "supervision_at_source": 0.03,
         "rollout_rows": 0.05,
         "rollout_visibility": 0.01,
+        "tree_mask": 1e-3,
+        "tree_visibility": 1e-3,
         "rollout_mask": 0.002,
         "rollout_attention": 0.01,
         "soft_cross_entropy": 0.02,
