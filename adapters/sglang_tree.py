@@ -55,12 +55,12 @@ BONUS = 0
 NOT_IN_THE_POOL = 2**40
 CONVENTIONS = {"root_in_verification": "yes", "selection_order": "node", "draft_map": "offset"}
 COST = {
-    "grow_tree": 2e-3,
-    "select_nodes": 5e-4,
-    "flatten_tree": 3e-2,
-    "draft_tree": 3e-2,
+    "grow_tree": 1e-3,
+    "select_nodes": 2e-4,
+    "flatten_tree": 1.5e-2,
+    "draft_tree": 1.5e-2,
     "tree_visibility": 2e-2,
-    "tree_mask": 2e-2,
+    "tree_mask": 3e-2,
 }
 
 _CODE = "https://github.com/sgl-project/sglang/blob/v0.5.23/python/sglang"
