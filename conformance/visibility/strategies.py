@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 from hypothesis import strategies as st
 
 from conformance.visibility.cases import Rollouts, rollout
@@ -14,12 +16,13 @@ STEPS = [1, 2, 2, 3, 3, 4, 5, 7]
 def _made(draw: st.DrawFn, segment: list[int], valid: list[int]) -> RolloutCase:
     """Positions are the addresses, start anew in each segment, or skip."""
     kind = draw(st.sampled_from(["none", "plain", "skipping"]))
+    gaps = random.Random(draw(st.integers(0, 2**16)) if kind == "skipping" else 0)
     last: dict[int, int] = {}
     position = []
     for t, s in enumerate(segment):
         if valid[t]:
-            first = 0 if kind == "plain" else draw(st.integers(0, 5))
-            last[s] = last[s] + (1 if kind == "plain" else draw(st.integers(1, 3))) if s in last else first
+            first, on = (gaps.randint(0, 5), gaps.randint(1, 3)) if kind == "skipping" else (0, 1)
+            last[s] = last[s] + on if s in last else first
         position.append(last.get(s, 0))
     steps = draw(st.sampled_from(STEPS))
     return rollout(len(segment), steps, segment, valid, None if kind == "none" else position)

@@ -124,7 +124,9 @@ def test_members_of_a_batch_are_not_mixed(check: Check) -> None:
             (alone,) = asking.attended(check, [case])
             if found.nodes != alone.nodes:
                 raise ClauseViolation(f"member {m} of {len(cases)} has other nodes than it has alone")
-            bound = 2 * asking.rounding(check, case.value.shape[2]) * np.abs(alone.output)
+            share = np.array([2 * asking.rounding(check, int(np.count_nonzero(row))) for row in alone.output])
+            weighed = alone.output != 0
+            bound = np.where(weighed, np.abs(np.where(weighed, alone.output, 1.0)) * share.reshape(-1, 1), 0.0)
             wrong = np.argwhere(~(np.abs(found.output - alone.output) <= bound))
             for q, entry in wrong[:1].tolist():
                 raise ClauseViolation(
