@@ -9,7 +9,8 @@ ARGS    ?=
 run = $(PYTHON) -m tools.environment
 IMPLEMENTATIONS = adapters.reference adapters.transformers adapters.flashspec adapters.vllm adapters.vllm:forward \
     adapters.vllm:triton adapters.vllm:v2 adapters.vllm:v2_block adapters.sglang adapters.sglang:block \
-    adapters.tiny adapters.tiny:bfloat16 adapters.specforge adapters.angelslim adapters.speculators adapters.modelopt
+    adapters.tiny adapters.tiny:bfloat16 adapters.specforge adapters.angelslim adapters.angelslim:serving \
+    adapters.eagle:release adapters.speculators adapters.modelopt
 
 .PHONY: help conformance test full calibration clean-environments
 .DEFAULT_GOAL := help
@@ -35,7 +36,8 @@ full:
 	@FAULTS_AT_LENGTH=1 $(MAKE) --no-print-directory test
 	@set -e; for impl in $(IMPLEMENTATIONS); do $(MAKE) --no-print-directory conformance IMPL=$$impl PROFILE=ci; done
 	@$(MAKE) --no-print-directory conformance IMPL=adapters.speculators:fused PROFILE=quick
-	@if [ -n "$$EAGLE_CLONE" ]; then set -e; for impl in adapters.eagle adapters.eagle:eagle3; do \
+	@if [ -n "$$EAGLE_CLONE" ]; then set -e; for impl in adapters.eagle adapters.eagle:eagle3 \
+	    adapters.eagle:serving adapters.eagle:half; do \
 	    $(MAKE) --no-print-directory conformance IMPL=$$impl PROFILE=ci; done; fi
 	@if [ -n "$$HASS_CLONE" ]; then $(MAKE) --no-print-directory conformance IMPL=adapters.hass PROFILE=ci; fi
 	@$(MAKE) --no-print-directory conformance IMPL=adapters.reference PROFILE=deep
