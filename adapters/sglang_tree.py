@@ -72,6 +72,7 @@ _LAYOUT = f"{_CODE}/kernels/ops/speculative/spec_tree.py#L92-L140"
 _UNREAD = "what comes from the worker's own loop is not checked: scores, tokens and indices are taken as they are"
 DEVIATIONS = (
     Deviation("TREE-209", "a score is the product of the probabilities themselves, which has no floor", link=_PRODUCT),
+    Deviation("TREE-211", "torch.topk leaves open which of several equal nodes it expands", link=_PRODUCT),
     Deviation("TREE-213", "torch.topk leaves open which of several equal tokens it takes", link=_DRAFT),
     Deviation("TREE-305", "torch.topk leaves open which of several equal scores it takes", link=_BEST),
     Deviation(
