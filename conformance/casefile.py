@@ -137,7 +137,9 @@ def _encode(value: Any) -> Any:
         fields = {f.name: _encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {"$type": type(value).__name__, **fields}
     if isinstance(value, np.ndarray):
-        data = [_encode(v) for v in value.reshape(-1).tolist()]
+        data = value.reshape(-1).tolist()
+        if value.dtype.kind not in "iub":
+            data = [_encode(v) for v in data]
         return {"$array": str(value.dtype), "shape": list(value.shape), "data": data}
     if isinstance(value, Fraction):
         return {"$ratio": f"{value.numerator}/{value.denominator}"}

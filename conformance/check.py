@@ -154,7 +154,7 @@ class Check:
             if shrinking and time.monotonic() > shrinking[0] + self.profile.shrink_seconds and text not in failed:
                 return  # time is up: the search ends at the smallest case it has found
             try:
-                self._run(body, case)
+                self._run(body, case, text)
             except CheckOutcome:
                 shrinking.append(time.monotonic())
                 failed.add(text)
@@ -185,9 +185,9 @@ class Check:
         """The case as its file would hold it."""
         return casefile.dumps(casefile.CaseFile(self.contract, self.name, self.clauses, case))
 
-    def _run(self, body: Callable[[Any], object], case: Any) -> None:
+    def _run(self, body: Callable[[Any], object], case: Any, text: str = "") -> None:
         self.case = case
-        self.journal.write(self._text(case))
+        self.journal.write(text or self._text(case))
         try:
             body(case)
         except Inapplicable as outcome:

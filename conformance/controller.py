@@ -70,6 +70,7 @@ class Controller:
             "impl": self.spec,
             "profile": self.profile.name,
             "shrink": config.option.conformance_shrink,
+            "examples": config.option.conformance_examples,
             "upto": self._upto(option.conformance_upto),
             "seed": seed,
             "case": str((invocation / option.conformance_case).resolve()) if option.conformance_case else "",

@@ -56,6 +56,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="most time spent on making a failing case smaller (default: 5 in quick, 20 in ci, 120 in deep)",
     )
     group.addoption(
+        "--conformance-examples",
+        dest="conformance_examples",
+        type=_count,
+        metavar="N",
+        help="most cases drawn for a check (default: 25 in quick, 150 in ci, 2000 in deep); named cases all run",
+    )
+    group.addoption(
         "--conformance-upto",
         dest="conformance_upto",
         metavar="CLAUSE",
@@ -67,6 +74,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--case", dest="conformance_case", metavar="FILE", help="run the one check of a case file on that case"
     )
+
+
+def _count(text: str) -> int:
+    """A number of cases, at least one."""
+    count = int(text)
+    if count < 1:
+        raise ValueError("at least one case is drawn")
+    return count
 
 
 @pytest.hookimpl(wrapper=True)
@@ -193,6 +208,7 @@ def _refuse_stray_options(config: pytest.Config) -> None:
             ("--conformance-profile", option.conformance_profile),
             ("--conformance-seed", option.conformance_seed),
             ("--conformance-shrink", option.conformance_shrink),
+            ("--conformance-examples", option.conformance_examples),
             ("--conformance-upto", option.conformance_upto),
             ("--conformance-report", option.conformance_report),
             ("--case", option.conformance_case),

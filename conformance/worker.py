@@ -41,6 +41,8 @@ class Worker:
         self.profile = PROFILES[settings["profile"]]
         if settings["shrink"] is not None:
             self.profile = dataclasses.replace(self.profile, shrink_seconds=settings["shrink"])
+        if settings["examples"] is not None:
+            self.profile = dataclasses.replace(self.profile, examples=settings["examples"])
         self.replay: casefile.CaseFile | None = None
         if settings["case"]:
             self.replay = casefile.load(Path(settings["case"]))

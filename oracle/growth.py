@@ -40,20 +40,22 @@ class Drafts:
 
     def best(self, prefix: tuple[int, ...]) -> list[tuple[int, float]]:
         """Target ids and probabilities of the best `branch_width` children after `prefix`, by (−probability, id)."""
-        found, index = self._found(prefix)
+        found, field, index = self._found(prefix)
         if found.ndim != 1 or not len(found):
-            raise BadInput(self._field, index, "is a vector of V real numbers", found.shape)
+            raise BadInput(field, index, "is a vector of V real numbers", found.shape)
         if self._vocabulary is None:
             self._vocabulary = len(found)
-        row = [float(p) for p in law_of(found, self._field, index, self._vocabulary, may_omit_mass=True)]
+        row = [float(p) for p in law_of(found, field, index, self._vocabulary, may_omit_mass=True)]
         ids = self._target or range(len(row))
         return sorted(zip(ids, row), key=lambda child: (-child[1], child[0]))[: self.branch_width]
 
-    def _found(self, prefix: tuple[int, ...]) -> tuple[np.ndarray, tuple[int, ...]]:
+    def _found(self, prefix: tuple[int, ...]) -> tuple[np.ndarray, str, tuple[int, ...]]:
+        """The row after `prefix`, with the field and the index that it stands at."""
         if self._rows is not None:
+            field = f"{self._field}[{prefix}]"
             if prefix not in self._rows:
-                raise BadInput(f"{self._field}[{prefix}]", (), ROW_RULE)
-            return as_array(self._rows[prefix], f"{self._field}[{prefix}]"), ()
+                raise BadInput(field, (), ROW_RULE)
+            return as_array(self._rows[prefix], field), field, ()
         index = (len(prefix), *prefix)
         layer = as_array(self._layers[len(prefix)], self._field, (len(prefix),))
         if layer.ndim != len(prefix) + 1:
@@ -62,4 +64,4 @@ class Drafts:
             if not token < layer.shape[place]:
                 raise BadInput(self._field, index[: place + 2], ROW_RULE)
         found: np.ndarray = layer[prefix] if prefix else layer
-        return found, index
+        return found, self._field, index

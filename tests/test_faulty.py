@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from adapters.faulty import acceptance, losses, noise, rows, training, visibility
+from adapters.faulty import acceptance, losses, noise, rows, training, tree, visibility
 from adapters.harmless import acceptance as harmless
 from adapters.harmless import losses as harmless_losses
 from adapters.harmless import noise as harmless_noise
 from adapters.harmless import others
 from adapters.harmless import rows as harmless_rows
+from adapters.harmless import tree as harmless_tree
 from adapters.harmless import visibility as harmless_visibility
 from adapters.interface import Declaration
 from conformance import clauses
@@ -31,6 +32,7 @@ FAULTY = {
     "rows": (rows,),
     "losses": (losses, training),
     "noise": (noise,),
+    "tree": (tree,),
     "visibility": (visibility,),
 }
 RIGHT = {
@@ -38,6 +40,7 @@ RIGHT = {
     "rows": (harmless_rows,),
     "losses": (harmless_losses,),
     "noise": (harmless_noise,),
+    "tree": (harmless_tree,),
     "visibility": (harmless_visibility,),
 }
 """Contract → the modules that hold its implementations, faulty and right ones."""
@@ -88,6 +91,8 @@ def judge(suite: Suite, spec: str, profile: str = "quick", *options: str) -> tup
     report = suite.folder / f"{profile}.json"
     chosen = [f"--impl={spec}", f"--conformance-profile={profile}", f"--conformance-report={report}"]
     chosen.append("--conformance-shrink=0")  # what is refuted does not depend on how small the case gets
+    if not WHOLE and contract_of(spec) in ("tree", "visibility"):
+        chosen.append("--conformance-examples=8")  # their faults show in named cases; at length all are drawn
     folder = str(SUITE / contract_of(spec))
     done = run_warm(
         suite.arguments(*chosen, *options, target=folder), ROOT, environment(OMP_NUM_THREADS="1"), limit=900

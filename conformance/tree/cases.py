@@ -194,7 +194,8 @@ BUSHY = candidates([-1, -1, -1, 0, 0, 2, 3, 3, 5, 6], [0.5, 0.3, 0.15, 0.6, 0.3,
 """Gaps in the paths, a leaf at each depth, parents that are not neighbours."""
 FORTY = candidates(range(-1, 39), [1e-11, *[1e-12] * 39])
 """Its product is 1e-479: no float64 holds it."""
-FORTY_BESIDE = candidates([-1, *range(0, 39), -1], [*[0.004] * 40, 1e-9])
+TWO_OF_FORTY = candidates([-1, -1, *range(78)], [1e-11, 1e-12] * 40)
+"""Two chains side by side, one better than the other: from the thirtieth level on both products are zero."""
 TIED = candidates([-1, -1, -1, 0, 1, 2, 3], [0.25, 0.25, 0.25, 0.5, 0.5, 0.5, 0.5])
 CERTAIN = candidates([-1, 0, 1, 2, 3], [1.0] * 5)
 CERTAIN_BELOW = candidates([-1, -1, 0, 1, 2, 3], [0.5, 0.25, 1.0, 1.0, 1.0, 1.0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
@@ -165,6 +166,20 @@ def ordered(check: Check, case: DraftTreeCase, found: FlatTree, whole: Sequence[
                 f"row {row} hangs below {offered.named(other[:-1])} (value {draw.number(second)}), which growth "
                 f"expands before {offered.named(one[:-1])} (value {draw.number(first)}) of row {row - 1}"
             )
+
+
+def told_apart(check: Check, case: DraftTreeCase) -> bool:
+    """Whether this precision tells the nodes of each layer that are expanded from those that are not."""
+    size = offered.vocabulary(case.growth)
+    layers: dict[int, list[float]] = {}
+    for one in road.grown(case.growth):
+        layers.setdefault(one.depth, []).append(one.value)
+    for depth, values in layers.items():
+        ranked = sorted(values, reverse=True)[: case.growth.expand_width + 1]
+        slack = 2 * max(judge.bound(check.arithmetic, value, depth, size) for value in ranked)
+        if any(one - other <= slack for one, other in itertools.pairwise(ranked)):
+            return False
+    return True
 
 
 def unit(check: Check) -> float:

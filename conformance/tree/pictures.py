@@ -43,11 +43,11 @@ def picture(check: Check, case: MaskCase, mask: np.ndarray) -> Flags:
     if form == "additive":
         if mask.dtype.kind != "f" or np.isnan(mask).any():
             raise ClauseViolation(f"the mask is {mask.dtype}; an additive one holds floats, and no NaN")
-        return np.asarray(mask >= mask[0, case.prefix], dtype=bool)
+        return np.asarray(mask >= mask[:1, case.prefix : case.prefix + 1], dtype=bool)
     if mask.dtype != np.bool_ and not np.isin(mask, (0, 1)).all():
         raise ClauseViolation(f"the mask is {mask.dtype} and holds {np.unique(mask)[:4].tolist()}; it is true or false")
     seen = mask.astype(bool)
-    return np.asarray(seen == seen[0, case.prefix], dtype=bool)
+    return np.asarray(seen == seen[:1, case.prefix : case.prefix + 1], dtype=bool)
 
 
 def bits(row: list[int], column: int, width: int) -> bool:

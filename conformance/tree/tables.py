@@ -8,7 +8,7 @@ import numpy as np
 
 from conformance.roads import tree as road
 from conformance.verdicts import ClauseViolation
-from oracle.types import Ids
+from oracle.types import FlatTree, Ids
 
 
 def right(parent: Sequence[int]) -> Ids:
@@ -27,36 +27,39 @@ def told(found: Ids) -> list[tuple[int, ...]]:
 
 
 def leaves(parent: Sequence[int], found: Ids) -> None:
-    """One line a leaf, told by its last row."""
+    """One line a leaf, and each leaf in one of them."""
     wanted = [path[-1] for path in road.leaf_paths(parent)]
-    ends = [path[-1] if path else -1 for path in told(found)]
-    if sorted(ends) != sorted(wanted):
-        lost = sorted(set(wanted) - set(ends))
-        more = f"; no path ends at leaf {lost[0]}" if lost else ""
-        raise ClauseViolation(f"the leaves are the rows {wanted}, and the paths end at {ends}{more}")
+    if lost := [leaf for leaf in wanted if not np.any(found == leaf)]:
+        raise ClauseViolation(f"the leaves are the rows {wanted}, and no path leads to leaf {lost[0]}")
+    if len(found) != len(wanted):
+        raise ClauseViolation(f"the leaves are the rows {wanted}, and the table has {len(found)} paths")
 
 
 def walks(parent: Sequence[int], found: Ids) -> None:
-    wanted = {path[-1]: path for path in road.leaf_paths(parent)}
-    for path in told(found):
-        if path and path != wanted.get(path[-1]):
-            raise ClauseViolation(f"the path to leaf {path[-1]} is {list(wanted[path[-1]])}, found {list(path)}")
+    """Each leaf's path is what some line begins with, padding left out."""
+    for path in road.leaf_paths(parent):
+        if path not in [line[: len(path)] for line in told(found)]:
+            raise ClauseViolation(f"the path to leaf {path[-1]} is {list(path)}, and the table is {found.tolist()}")
 
 
 def padding(parent: Sequence[int], found: Ids) -> None:
+    """Behind each path stands −1, as far as the deepest one goes."""
     deepest = right(parent).shape[1]
     if found.shape[1] != deepest:
         raise ClauseViolation(f"the deepest path has {deepest} rows, and the table has {found.shape[1]} columns")
-    for line in found.tolist():
-        path = [row for row in line if row != -1]
-        if line != path + [-1] * (deepest - len(path)):
-            raise ClauseViolation(f"the path {path} stands in the table as {line}, and not padded on its right")
+    for path in road.leaf_paths(parent):
+        wanted = [*path, *[-1] * (deepest - len(path))]
+        if wanted not in found.tolist():
+            raise ClauseViolation(
+                f"the path to leaf {path[-1]} is padded to {wanted}, and the table is {found.tolist()}"
+            )
 
 
 def order(parent: Sequence[int], found: Ids) -> None:
-    ends = [path[-1] for path in told(found) if path]
-    if ends != sorted(ends):
-        raise ClauseViolation(f"the leaves {sorted(ends)} come in the order {ends}")
+    """Lines come by leaf."""
+    if found.tolist() != right(parent).tolist():
+        ends = [path[-1] for path in road.leaf_paths(parent)]
+        raise ClauseViolation(f"the paths come by their leaves {ends}, and the table is {found.tolist()}")
 
 
 def parents_from_table(found: Ids) -> list[int]:
@@ -82,3 +85,16 @@ def parents_from_links(first: Sequence[int], following: Sequence[int]) -> list[i
             pending.append((node, first[node]))
             node = following[node]
     return [above.get(i, -2) for i in range(len(first))]
+
+
+def agree(found: FlatTree) -> None:
+    """`ClauseViolation` unless the leaf table and the links, turned back into parents, are the answer's own."""
+    own = found.parent.tolist()
+    if found.paths is not None:
+        told = parents_from_table(found.paths)
+        if told != own:
+            raise ClauseViolation(f"the parents are {own}, and the leaf table says {told}")
+    if found.first_child is not None and found.next_sibling is not None:
+        told = parents_from_links(found.first_child.tolist(), found.next_sibling.tolist())
+        if told != own:
+            raise ClauseViolation(f"the parents are {own}, and the sibling links say {told}")

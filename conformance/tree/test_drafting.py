@@ -13,8 +13,7 @@ from conformance.tree import asking, drafting, drawing, offered, pictures, strat
 from conformance.tree.cases import Draftings, growth, table
 from conformance.tree.test_flattening import observe_root, positions
 from conformance.tree.test_growth import mapped
-from conformance.tree.test_paths import agree
-from conformance.verdicts import ClauseViolation, HarnessError
+from conformance.verdicts import ClauseViolation, HarnessError, Undecidable
 from oracle import tree as oracle
 from oracle.types import DraftTreeCase, FlatTree
 
@@ -129,7 +128,7 @@ def test_all_of_a_drafting_is_of_one_tree(check: Check) -> None:
         if found.paths is not None:
             for judged in (tables.leaves, tables.walks, tables.padding, tables.order):
                 judged(parent, found.paths)
-        agree(found)
+        tables.agree(found)
 
     every(check, body)
 
@@ -138,6 +137,8 @@ def test_all_of_a_drafting_is_of_one_tree(check: Check) -> None:
 @pytest.mark.parametrize("which", ["normalised", "omitting mass"])
 def test_a_chain_whose_product_vanishes_is_kept(check: Check, which: str) -> None:
     case = drafting.deep() if which == "normalised" else drafting.vanishing()
+    if not drafting.told_apart(check, case):
+        raise Undecidable("the candidates of these chains lie within rounding of each other")
 
     def body(case: DraftTreeCase, found: FlatTree) -> None:
         drafting.best(check, case, drafting.edges(check, case, found))

@@ -97,7 +97,16 @@ def test_a_confidence_is_the_probability_of_the_token(check: Check) -> None:
 
 @pytest.mark.clauses("TREE-207")
 def test_an_impossible_child_is_kept(check: Check) -> None:
-    every(check, "sparse", confidences(check), ZEROS)
+    judged = confidences(check)
+
+    def body(case: GrowthCase, found: CandidateTree) -> None:
+        parent, wanted = found.parent.tolist(), len(road.children(case, ()))
+        for above in sorted(set(parent)):
+            if parent.count(above) != wanted:
+                raise ClauseViolation(f"{draw.node(above)} has {parent.count(above)} children, of {wanted}")
+        judged(case, found)
+
+    every(check, "sparse", body, ZEROS)
 
 
 def confidences(check: Check) -> Callable[[GrowthCase, CandidateTree], None]:

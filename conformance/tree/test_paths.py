@@ -12,9 +12,9 @@ from conformance.roads import tree as road
 from conformance.tree import asking, strategies, tables
 from conformance.tree.cases import Flattenings, candidates
 from conformance.tree.test_flattening import PLAIN, expected_parents, part, whole
-from conformance.verdicts import ClauseViolation, HarnessError, Inapplicable
+from conformance.verdicts import ClauseViolation, HarnessError
 from oracle import tree as oracle
-from oracle.types import FlattenCase, FlatTree, Ids
+from oracle.types import FlattenCase, Ids
 
 INNER_LEAVES = candidates([-1, -1, -1, 0, 2, 3, 4, 4], [0.4, 0.3, 0.2, 0.7, 0.8, 0.6, 0.5, 0.3])
 """A leaf at depth 1 among parents, and two that are siblings."""
@@ -77,29 +77,3 @@ def linked(name: str, right: Sequence[int], found: Ids) -> None:
     for row, (wanted, ours) in enumerate(zip(right, found.tolist())):
         if wanted != ours:
             raise ClauseViolation(f"the {name} of row {row} is {wanted}, found {ours}")
-
-
-@pytest.mark.clauses("TREE-607")
-def test_all_descriptions_are_of_one_tree(check: Check) -> None:
-    """Each is turned back into parents, and these are the answer's own."""
-    check.require("flatten_tree")
-
-    def body(call: Flattenings) -> None:
-        (found,) = asking.flattened(check, call)
-        if found.paths is None and (found.first_child is None or found.next_sibling is None):
-            raise Inapplicable("the implementation shows its parents alone")
-        agree(found)
-
-    check.for_all(strategies.flattenings(), body, first=[Flattenings((case,)) for case in (*PLAIN, *MORE)])
-
-
-def agree(found: FlatTree) -> None:
-    own = found.parent.tolist()
-    if found.paths is not None:
-        told = tables.parents_from_table(found.paths)
-        if told != own:
-            raise ClauseViolation(f"the parents are {own}, and the leaf table says {told}")
-    if found.first_child is not None and found.next_sibling is not None:
-        told = tables.parents_from_links(found.first_child.tolist(), found.next_sibling.tolist())
-        if told != own:
-            raise ClauseViolation(f"the parents are {own}, and the sibling links say {told}")

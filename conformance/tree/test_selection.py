@@ -16,10 +16,10 @@ from conformance.tree.cases import (
     CERTAIN,
     CERTAIN_BELOW,
     FORTY,
-    FORTY_BESIDE,
     IMPOSSIBLE,
     TIED,
     TREES,
+    TWO_OF_FORTY,
     WORKED_TREE,
     candidates,
 )
@@ -147,7 +147,7 @@ def test_values_no_product_can_hold_are_ordered(check: Check) -> None:
         judge.better_left_out(case.tree, found, check.arithmetic)
 
     check.require("select_nodes")
-    cases = budgets((FORTY, FORTY_BESIDE))
+    cases = budgets((FORTY, TWO_OF_FORTY))
     check.for_each(cases, lambda case: body(case, asking.selected(check, case)))
 
 
