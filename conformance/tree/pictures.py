@@ -30,6 +30,8 @@ def picture(check: Check, case: MaskCase, mask: np.ndarray) -> Flags:
     if mask.ndim != 2 or mask.shape[0] not in (n, n + 1):
         raise ClauseViolation(f"the mask has the shape {mask.shape}; it has a line for the root and each of {n} rows")
     columns = case.prefix + mask.shape[0]
+    if mask.shape[0] == 0:
+        return np.zeros((0, columns), dtype=bool)
     if form.startswith("packed"):
         width = int(form.removeprefix("packed"))
         if mask.dtype.kind not in "ui" or mask.dtype.itemsize * 8 != width:
@@ -43,11 +45,11 @@ def picture(check: Check, case: MaskCase, mask: np.ndarray) -> Flags:
     if form == "additive":
         if mask.dtype.kind != "f" or np.isnan(mask).any():
             raise ClauseViolation(f"the mask is {mask.dtype}; an additive one holds floats, and no NaN")
-        return np.asarray(mask >= mask[:1, case.prefix : case.prefix + 1], dtype=bool)
+        return np.asarray(mask >= mask[0, case.prefix], dtype=bool)
     if mask.dtype != np.bool_ and not np.isin(mask, (0, 1)).all():
         raise ClauseViolation(f"the mask is {mask.dtype} and holds {np.unique(mask)[:4].tolist()}; it is true or false")
     seen = mask.astype(bool)
-    return np.asarray(seen == seen[:1, case.prefix : case.prefix + 1], dtype=bool)
+    return np.asarray(seen == seen[0, case.prefix], dtype=bool)
 
 
 def bits(row: list[int], column: int, width: int) -> bool:
