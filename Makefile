@@ -37,7 +37,7 @@ full:
 	@set -e; for impl in $(IMPLEMENTATIONS); do $(MAKE) --no-print-directory conformance IMPL=$$impl PROFILE=ci; done
 	@$(MAKE) --no-print-directory conformance IMPL=adapters.speculators:fused PROFILE=quick
 	@if [ -n "$$EAGLE_CLONE" ]; then set -e; for impl in adapters.eagle adapters.eagle:eagle3 \
-	    adapters.eagle:serving adapters.eagle:half; do \
+	    adapters.eagle:serving; do \
 	    $(MAKE) --no-print-directory conformance IMPL=$$impl PROFILE=ci; done; fi
 	@if [ -n "$$HASS_CLONE" ]; then $(MAKE) --no-print-directory conformance IMPL=adapters.hass PROFILE=ci; fi
 	@$(MAKE) --no-print-directory conformance IMPL=adapters.reference PROFILE=deep

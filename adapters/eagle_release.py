@@ -72,7 +72,7 @@ DECLARATION = Declaration(
         Deviation(
             "ACCEPTANCE-108",
             "NaN rows are compared like others, and argmax of NaN is a token",
-            witness="nan_at_the_root",
+            link=f"{_CODE}/utils.py",
         ),
         Deviation(
             "ACCEPTANCE-302",
