@@ -26,21 +26,16 @@ _REFUSES_NO_POSITION = Deviation(
     "the forward takes position_ids as they are, increasing or not",
     link=f"{engine.SOURCE}/plugins/hf_eagle.py#L525",
 )
+_ROWS = f"{engine.SOURCE}/utils.py#L554-L566"
 DEVIATIONS = (
     *(
         Deviation(f"VISIBILITY-{number}", _STALE, link=f"{engine.SOURCE}/plugins/hf_eagle.py#L431-L437")
         for number in (101, 102, 105, 701, 702)
     ),
-    *(
-        Deviation(f"VISIBILITY-{number}", f"{_STALE}, and {_KEPT}", link=f"{engine.SOURCE}/utils.py#L554-L566")
-        for number in (104, 703)
-    ),
+    Deviation("VISIBILITY-703", f"{_STALE}; and {_KEPT}", link=_ROWS),
     _REFUSES_NO_POSITION,
 )
-OF_ONE_LENGTH = (
-    *(Deviation(f"VISIBILITY-{number}", _KEPT, link=f"{engine.SOURCE}/utils.py#L554-L566") for number in (104, 703)),
-    _REFUSES_NO_POSITION,
-)
+OF_ONE_LENGTH = (Deviation("VISIBILITY-703", _KEPT, link=_ROWS), _REFUSES_NO_POSITION)
 PADDED = 32
 """Lengths of training are multiples of it, so few models are converted."""
 
