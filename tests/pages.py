@@ -33,13 +33,13 @@ def apply(folder: Path, kind: str, name: str, body: str) -> None:
         path.write_text(text.replace(old, new), encoding="utf-8")
 
 
-def judge(folder: Path, adapter: str) -> tuple[int, dict[str, list[str]], str]:
+def judge(folder: Path, adapter: str, target: str = "conformance") -> tuple[int, dict[str, list[str]], str]:
     """Exit code, clause ids by verdict, and what was printed."""
     report = folder / "report.json"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)]), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "pytest", "-p", "conformance.plugin", "--pyargs", "conformance"),
+            *(sys.executable, "-m", "pytest", "-p", "conformance.plugin", "--pyargs", target),
             *(f"--impl={adapter}", "--conformance-profile=quick", f"--conformance-report={report}"),
             *("-n0", "-q", "-p", "no:cacheprovider"),
         ],

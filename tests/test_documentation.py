@@ -28,6 +28,7 @@ ELSEWHERE = {
     "python -m pip install .": "tests/test_wheel.py",
     "docs/adapters.md": "tests/test_adapters_page.py",
     "docs/trainers.md": "tests/test_trainers_page.py",
+    "docs/trees.md": "tests/test_trees_page.py",
 }
 """Commands, and whole pages, that another test runs."""
 HOSTS = {"github.com", "huggingface.co", "arxiv.org", "docs.pytest.org", "example.org"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,15 +37,40 @@ def matrix(values: np.ndarray, rows: Sequence[str], mark: tuple[int, int] | None
     lines = []
     for i, row in enumerate(np.asarray(values).astype(int).tolist()):
         cells = [f"[{v}]" if mark == (i, j) else f" {v} " for j, v in enumerate(row)]
-        lines.append(f"  {rows[i].rjust(width)}  {''.join(cells)}")
+        lines.append(f"  {rows[i].rjust(width)}  {''.join(cells)}".rstrip())
     return lines
 
 
-def edge(kind: str, expected: np.ndarray, found: np.ndarray, rows: Sequence[str], columns: Sequence[str]) -> str:
-    """The first wrong edge in words, and both matrices with it marked."""
+def kinship(parent: Sequence[int], row: int, other: int) -> str:
+    """What `other` is to `row`; both are rows, and −1 is the root."""
+    above = [row]
+    while above[-1] != -1:
+        above.append(int(parent[above[-1]]))
+    if other == row:
+        return "itself"
+    if other in above:
+        return "its parent" if other == above[1] else "its ancestor"
+    if row != -1 and parent[other] == parent[row]:
+        return "its sibling"
+    lower = other
+    while lower not in (-1, row):
+        lower = int(parent[lower])
+    return "which hangs below it" if lower == row else "which is of another branch"
+
+
+def edge(
+    kind: str,
+    expected: np.ndarray,
+    found: np.ndarray,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    kin: Callable[[int, int], str] = lambda i, j: "",
+) -> str:
+    """The first wrong edge in words, and both matrices with it marked; `kin` says what its ends are to each other."""
     i, j = (int(v) for v in np.argwhere(np.asarray(expected) != np.asarray(found))[0])
-    verb = "does not see" if expected[i, j] else "sees"
-    lines = [f"{kind}: {rows[i]} {verb} {columns[j]}", "expected:", *matrix(expected, rows, (i, j))]
+    verb, relation = "does not see" if expected[i, j] else "sees", kin(i, j)
+    told = f"{rows[i]} {verb} {columns[j]}" + (f", {relation}" if relation else "")
+    lines = [f"{kind}: {told}", "expected:", *matrix(expected, rows, (i, j))]
     return "\n".join([*lines, "found:", *matrix(found, rows, (i, j))])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,14 @@ def judge(check: Check, call: Masks, what: str) -> None:
         if what == "prefix":
             ours[:, case.prefix :] = wanted[:, case.prefix :]
         if not np.array_equal(ours, wanted):
-            raise ClauseViolation(drawing.edge(kind, wanted, ours, names, columns))
+            first = case.prefix + len(found) - len(case.parent)  # the column of row 0
+            kin = functools.partial(_kin, case.parent.tolist(), len(found) - len(case.parent), first)
+            raise ClauseViolation(drawing.edge(kind, wanted, ours, names, columns, kin))
+
+
+def _kin(parent: list[int], roots: int, first: int, line: int, column: int) -> str:
+    """What a column is to a line of a mask; that of a decided token says it by its name."""
+    return drawing.kinship(parent, line - roots, column - first) if column - first >= -roots else ""
 
 
 def polarity(check: Check, call: Masks) -> None:

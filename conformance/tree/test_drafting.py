@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -124,7 +125,10 @@ def test_all_of_a_drafting_is_of_one_tree(check: Check) -> None:
                 raise ClauseViolation(f"positions are {right}, found {found.position.tolist()}")
         if found.visible is not None and not np.array_equal(found.visible, road.visible(parent)):
             rows = pictures.rows(parent)
-            raise ClauseViolation(drawing.edge("the drafted tree", road.visible(parent), found.visible, rows, rows))
+            kin = functools.partial(drawing.kinship, parent)
+            raise ClauseViolation(
+                drawing.edge("the drafted tree", road.visible(parent), found.visible, rows, rows, kin)
+            )
         if found.paths is not None:
             for judged in (tables.leaves, tables.walks, tables.padding, tables.order):
                 judged(parent, found.paths)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -57,7 +59,8 @@ def compare(check: Check, parent: np.ndarray, found: np.ndarray) -> None:
         raise ClauseViolation(f"visible has the shape {found.shape}, of {len(right)} rows")
     if not np.array_equal(found, right):
         rows = pictures.rows(parent)
-        raise ClauseViolation(drawing.edge("ancestors and self", right, found, rows, rows))
+        kin = functools.partial(drawing.kinship, parent.tolist())
+        raise ClauseViolation(drawing.edge("ancestors and self", right, found, rows, rows, kin))
 
 
 @pytest.mark.clauses("TREE-503")
