@@ -43,6 +43,7 @@ class VisibilityWithTheRoot(Trees):
 
     @classmethod
     def tree_visibility(cls, parent: np.ndarray) -> np.ndarray:
+        cls.check_parents(parent.tolist())
         return cls.verified(parent.tolist(), 0)
 
 
@@ -131,7 +132,10 @@ class LastTokenAlone(Trees):
 
     @classmethod
     def row(cls, case: GrowthCase, above: Path) -> np.ndarray:
-        return super().row(case, above[-1:])
+        try:
+            return super().row(case, above[-1:])
+        except KeyError:  # a table of what is within reach
+            return super().row(case, above)
 
 
 class RowOfTheFirstBranch(Trees):
@@ -141,8 +145,13 @@ class RowOfTheFirstBranch(Trees):
 
     @classmethod
     def row(cls, case: GrowthCase, above: Path) -> np.ndarray:
-        best = cls.children(case, ())[0][0] if above else 0
-        return super().row(case, (cls.published(case, best), *above[1:]) if above else above)
+        if len(above) < 2:
+            return super().row(case, above)
+        best = cls.published(case, cls.children(case, ())[0][0])
+        try:
+            return super().row(case, (best, *above[1:]))
+        except KeyError:  # a table of what is within reach
+            return super().row(case, above)
 
 
 class RenormalisedConfidence(Trees):
@@ -214,16 +223,6 @@ class ExpandsTheFirstNodes(Trees):
     @classmethod
     def frontier(cls, case: GrowthCase, latest: list[int], value: list[float]) -> list[int]:
         return latest[: case.expand_width]
-
-
-class ExpandsEverything(Trees):
-    """Expands the whole layer."""
-
-    refutes = "TREE-210"
-
-    @classmethod
-    def frontier(cls, case: GrowthCase, latest: list[int], value: list[float]) -> list[int]:
-        return sorted(latest, key=lambda node: (-value[node], node))
 
 
 class ExpandsLaterOfEquals(Trees):

@@ -31,7 +31,10 @@ class _FirstToken(Trees):
 class _LastTokenAlone(Trees):
     @classmethod
     def row(cls, case: GrowthCase, above: Path) -> np.ndarray:
-        return super().row(case, above[-1:])
+        try:
+            return super().row(case, above[-1:])
+        except KeyError:  # a table of what is within reach
+            return super().row(case, above)
 
 
 class _CountsTheRoot(Trees):

@@ -45,7 +45,7 @@ class MostConfidentNodes(Trees):
 
     @classmethod
     def select_nodes(cls, case: SelectionCase) -> np.ndarray:
-        cls.check_tree(case.tree)
+        super().select_nodes(case)
         return ids(np.argsort(-case.tree.confidence, kind="stable")[: case.budget].tolist())
 
 

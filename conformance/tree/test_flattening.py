@@ -178,7 +178,6 @@ def test_each_tree_of_a_batch_is_its_own(check: Check) -> None:
             right: dict[str, list[object]] = {
                 "parent": list(above),
                 "token": [int(case.tree.token[node]) for node in rows],
-                "visible": road.visible(above).tolist(),
                 "position": list(
                     positions(
                         check, case.base, road.depths(above), 0 if found.position is None else len(found.position)
