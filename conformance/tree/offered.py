@@ -108,6 +108,11 @@ def in_order(check: Check, case: GrowthCase, found: CandidateTree, one: int, oth
         )
 
 
+def observe_map(check: Check, read: Sequence[str]) -> None:
+    """Report the draft maps that were read; who reads both takes the convention as an argument."""
+    check.observe("draft_map", "argument" if len(set(read)) > 1 else read[0])
+
+
 def _value(case: GrowthCase, path: road.Path) -> float:
     rows = road.reader(case)
     mass = Fraction(1)

@@ -71,7 +71,7 @@ def judge(check: Check, call: Masks, what: str) -> None:
     for member, (case, mask) in enumerate(zip(call.cases, asking.masked(check, call))):
         found = picture(check, case, mask)
         right, names, columns = expected(check, case, len(found))
-        observe(check, case, found)
+        check.observe("root_in_verification", "yes" if len(found) > len(case.parent) else "no")
         kind = f"member {member}, {case.form} mask" if len(call.cases) > 1 else f"the {case.form} mask"
         ours, wanted = found.copy(), right.copy()
         if what == "prefix":
@@ -114,8 +114,3 @@ def packed(check: Check, call: Masks) -> None:
         for r, row in enumerate(mask.tolist()):
             if beyond := [c for c in range(columns, len(row) * width) if bits(row, c, width)]:
                 raise ClauseViolation(f"line {r} of the mask has bit {beyond[0]} set, beyond its {columns} columns")
-
-
-def observe(check: Check, case: MaskCase, found: Flags) -> None:
-    check.observe("root_in_verification", "yes" if len(found) > len(case.parent) else "no")
-    check.observe("mask_form", case.form)
