@@ -1,6 +1,7 @@
 """The README's tables, made from reports: `python -m conformance.report.table README.md FILE…`.
 
-One of implementations, contract by contract, and one of the conventions of trainers side by side.
+One of implementations, contract by contract, and two of conventions side by side: those of trainers, and those of tree
+builders.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from conformance.report.model import ReportError, Run, clause_verdicts, read
 from conformance.report.text import worst
 from conformance.verdicts import Outcome, Verdict
 
-PARTS = ("implementations", "conventions")
+PARTS = ("implementations", "conventions", "tree-conventions")
 _QUIET = {Verdict.NOT_PROVIDED.value: "–", Verdict.NOT_APPLICABLE.value: "·", Verdict.UNDECIDABLE.value: "?"}
 _TRAINING = ("rows", "losses", "noise")
 
@@ -48,7 +49,7 @@ def implementations(runs: Sequence[Run]) -> str:
             told.setdefault(f"{deviation['reason']} ({evidence(run, deviation)})", []).append(deviation["clause"])
         lines += [f"- `{run.spec}` {', '.join(ids)}: {text}." for text, ids in told.items()]
         observed = ", ".join(f"{k} `{v}`" for k, v in run.observed.items())
-        if observed and not trains(run):
+        if observed and not (trains(run) or speaks(run, "tree")):
             lines.append(f"- `{run.spec}` observed at work: {observed}.")
     return "\n".join(lines)
 
@@ -56,18 +57,30 @@ def implementations(runs: Sequence[Run]) -> str:
 def conventions(runs: Sequence[Run]) -> str:
     """A column a trainer, a row a convention: what the run observed, or what is declared where nothing shows it."""
     trainers = [run for run in runs if trains(run)]
-    names = sorted({name for run in trainers for name in (*run.observed, *run.declaration["conventions"])} - _UNRELATED)
+    said = {name for run in trainers for name in (*run.observed, *run.declaration["conventions"])}
+    return _side_by_side(trainers, sorted(said - _UNRELATED))
+
+
+def tree_conventions(runs: Sequence[Run]) -> str:
+    """A column a tree builder, a row a convention."""
+    return _side_by_side([run for run in runs if speaks(run, "tree")], _OF_TREES)
+
+
+def _side_by_side(runs: Sequence[Run], names: Sequence[str]) -> str:
     lines = [
-        f"| convention | {' | '.join(f'`{run.spec}`' for run in trainers)} |",
-        f"|---|{'---|' * len(trainers)}",
+        f"| convention | {' | '.join(f'`{run.spec}`' for run in runs)} |",
+        f"|---|{'---|' * len(runs)}",
     ]
     for name in names:
-        lines.append(f"| {name} | {' | '.join(_seen(run, name) for run in trainers)} |")
+        lines.append(f"| {name} | {' | '.join(_seen(run, name) for run in runs)} |")
     return "\n".join([*lines, "", "*In italics: declared, and not observable by the suite. – has no notion of it.*"])
 
 
-_UNRELATED = {"coin_scheme", "frontier_coin", "accept_operator", "filter_order", "top_k_ties"}
-"""Conventions of acceptance."""
+_OF_TREES = ("draft_map", "mask_form", "position_base", "root_in_verification", "selection_order")
+_UNRELATED = {"coin_scheme", "frontier_coin", "accept_operator", "filter_order", "top_k_ties"} | (
+    set(_OF_TREES) - {"draft_map", "position_base"}
+)
+"""Conventions of acceptance, and of trees alone."""
 
 
 def _seen(run: Run, name: str) -> str:
@@ -126,7 +139,7 @@ def replace(page: str, part: str, content: str) -> str:
 
 def written(page: str, runs: Sequence[Run]) -> str:
     """The page with all tables."""
-    for part, make in zip(PARTS, (implementations, conventions)):
+    for part, make in zip(PARTS, (implementations, conventions, tree_conventions)):
         page = replace(page, part, make(runs))
     return page
 
