@@ -204,6 +204,8 @@ class ValueOfTheLastToken(Trees):
     def value(cls, above: float, probability: float) -> float:
         return math.log(max(probability, 1e-12))
 
+    draft_tree = None  # type: ignore[assignment]
+
 
 class LowerFloor(Trees):
     """Floors confidences at 1e-30."""

@@ -12,7 +12,7 @@ from conformance.check import Check
 from conformance.roads import tree as road
 from conformance.tree import asking, drafting, drawing, offered, pictures, strategies, tables
 from conformance.tree.cases import Draftings, growth, table
-from conformance.tree.test_flattening import observe_root, positions
+from conformance.tree.test_flattening import observe, positions
 from conformance.tree.test_growth import mapped
 from conformance.verdicts import ClauseViolation, HarnessError, Undecidable
 from oracle import tree as oracle
@@ -119,7 +119,7 @@ def test_all_of_a_drafting_is_of_one_tree(check: Check) -> None:
         if found.depth is not None and found.depth.tolist() != depth:
             raise ClauseViolation(f"by their parents the rows are {depth} deep, found {found.depth.tolist()}")
         if found.position is not None:
-            observe_root(check, found)
+            observe(check, case.base, depth, found)
             right = positions(check, case.base, depth, len(found.position))
             if found.position.tolist() != right:
                 raise ClauseViolation(f"positions are {right}, found {found.position.tolist()}")

@@ -120,7 +120,7 @@ def test_a_row_stands_at_the_base_plus_its_depth(check: Check) -> None:
         asking.shown([found], "position")
         rows = asking.expected_rows(check, case)
         depth = road.depths(expected_parents(case, rows))
-        observe_root(check, found)
+        observe(check, case.base, depth, found)
         right = positions(check, case.base, depth, len(found.position))  # type: ignore[arg-type]
         if found.position.tolist() != right:  # type: ignore[union-attr]
             raise ClauseViolation(
@@ -138,11 +138,15 @@ def positions(check: Check, base: int, depth: Sequence[int], size: int) -> list[
     return right if size > len(depth) else right[1:]
 
 
-def observe_root(check: Check, found: FlatTree) -> None:
+def observe(check: Check, base: int, depth: Sequence[int], found: FlatTree) -> None:
     """Whether the root is part of the verification input, and what positions count from, as it was seen."""
-    if found.position is None or len(found.parent) == 0:
+    if found.position is None or not depth or len(found.position) not in (len(depth), len(depth) + 1):
         return
-    check.observe("root_in_verification", "yes" if len(found.position) > len(found.parent) else "no")
+    rooted = len(found.position) > len(depth)
+    check.observe("root_in_verification", "yes" if rooted else "no")
+    starts = set((found.position - base - np.array([0, *depth] if rooted else depth)).tolist())
+    if len(starts) == 1:
+        check.observe("position_base", str(starts.pop()))
 
 
 @pytest.mark.clauses("TREE-406")
