@@ -35,9 +35,11 @@ test:
 full:
 	@FAULTS_AT_LENGTH=1 $(MAKE) --no-print-directory test
 	@set -e; for impl in $(IMPLEMENTATIONS); do $(MAKE) --no-print-directory conformance IMPL=$$impl PROFILE=ci; done
-	@$(MAKE) --no-print-directory conformance IMPL=adapters.speculators:fused PROFILE=quick
+	@set -e; for impl in adapters.speculators:fused adapters.speculators:flex adapters.speculators:sdpa \
+	    adapters.specforge:flex adapters.modelopt:one_length; do \
+	    $(MAKE) --no-print-directory conformance IMPL=$$impl PROFILE=quick; done
 	@if [ -n "$$EAGLE_CLONE" ]; then set -e; for impl in adapters.eagle adapters.eagle:eagle3 \
-	    adapters.eagle:serving; do \
+	    adapters.eagle:serving adapters.eagle:half; do \
 	    $(MAKE) --no-print-directory conformance IMPL=$$impl PROFILE=ci; done; fi
 	@if [ -n "$$HASS_CLONE" ]; then $(MAKE) --no-print-directory conformance IMPL=adapters.hass PROFILE=ci; fi
 	@$(MAKE) --no-print-directory conformance IMPL=adapters.reference PROFILE=deep

@@ -121,7 +121,7 @@ def evidence(run: Run, deviation: dict[str, str]) -> str:
     if deviation["link"]:
         return deviation["link"]
     seen = next((o for o in run.outcomes if _shows(o, deviation["clause"])), None)
-    return f"witness `{deviation['witness']}`" + (f": {seen.reason}" if seen else "")
+    return f"witness `{deviation['witness']}`" + (f": {seen.reason.splitlines()[0]}" if seen else "")
 
 
 def _shows(outcome: Outcome, clause: str) -> bool:

@@ -13,7 +13,7 @@ from conformance.roads import tree as road
 from conformance.tree import asking, drafting, drawing, offered, pictures, strategies, tables
 from conformance.tree.cases import Draftings, growth, table
 from conformance.tree.test_flattening import observe, positions
-from conformance.tree.test_growth import mapped
+from conformance.tree.test_growth import KINDS_OF_MAPS, mapped
 from conformance.verdicts import ClauseViolation, HarnessError, Undecidable
 from oracle import tree as oracle
 from oracle.types import DraftTreeCase, FlatTree
@@ -169,14 +169,16 @@ def test_each_drafting_of_a_batch_is_its_own(check: Check) -> None:
 
 
 @pytest.mark.clauses("TREE-711")
-def test_drafted_tokens_are_target_ids(check: Check) -> None:
+@pytest.mark.parametrize("kind", KINDS_OF_MAPS)
+def test_drafted_tokens_are_target_ids(check: Check, kind: str) -> None:
     read: list[str] = []
 
     def body(case: DraftTreeCase, found: FlatTree) -> None:
         drafting.best(check, case, drafting.edges(check, case, found))
         read.append("" if case.growth.draft_map is None else case.growth.draft_map.convention)
 
-    each(check, [DraftTreeCase(case, 5, 1) for case in (*mapped("offset", 3), *mapped("absolute", 3))], body)
+    cases = [*mapped("offset", 3, kind), *mapped("absolute", 3, kind)]
+    each(check, [DraftTreeCase(case, 5, 1) for case in cases], body)
     offered.observe_map(check, read)
 
 

@@ -237,10 +237,16 @@ MAPS: Sequence[Sequence[int]] = ([1, 4, 6], [5, 2, 3], [2, 0, 1], [0, 1, 2])
 """Gaps; permuted with gaps; permuted over the whole vocabulary, of equal width; the identity."""
 
 
-def mapped(convention: str, depth: int) -> list[GrowthCase]:
+KINDS_OF_MAPS = ("gaps", "equal width")
+
+
+def mapped(convention: str, depth: int, kind: str = "") -> list[GrowthCase]:
+    """Growths with each map, or with those of a kind."""
     made = offset if convention == "offset" else absolute
     cases = []
     for seed, ids in enumerate(MAPS):
+        if kind and (kind == "gaps") != (max(ids) > 2):
+            continue
         width = 3 if max(ids) == 2 else 8
         rows = table("generic", 40 + seed, depth, 3, ids)
         cases.append(GrowthCase(rows, 2, 2, depth, made(ids, width)))
@@ -249,7 +255,8 @@ def mapped(convention: str, depth: int) -> list[GrowthCase]:
 
 
 @pytest.mark.clauses("TREE-214")
-def test_tokens_are_target_ids(check: Check) -> None:
+@pytest.mark.parametrize("kind", KINDS_OF_MAPS)
+def test_tokens_are_target_ids(check: Check, kind: str) -> None:
     """The same maps in both conventions; which of them are read is observed."""
     check.require("grow_tree")
     read: list[str] = []
@@ -258,7 +265,7 @@ def test_tokens_are_target_ids(check: Check) -> None:
         offered.judge_children(check, case, asking.grown(check, case), roots=True)
         read.append("" if case.draft_map is None else case.draft_map.convention)
 
-    check.for_each([*mapped("offset", 1), *mapped("absolute", 1)], body)
+    check.for_each([*mapped("offset", 1, kind), *mapped("absolute", 1, kind)], body)
     offered.observe_map(check, read)
 
 
