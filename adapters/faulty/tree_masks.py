@@ -28,7 +28,7 @@ class NotItself(Trees):
 
     @classmethod
     def flat_visible(cls, parent: list[int]) -> np.ndarray:
-        return cls.visible(parent) & ~np.eye(len(parent), dtype=bool)
+        return np.asarray(cls.visible(parent) & ~np.eye(len(parent), dtype=bool))
 
     draft_tree = None  # type: ignore[assignment]
 

@@ -204,7 +204,7 @@ IMPOSSIBLE = candidates([-1, -1, 0, 2, 3], [0.001, 0.0, 1e-5, 1e-3, 1e-2])
 TREES = (WORKED_TREE, CHAIN, BUSHY)
 WIDE_PARENTS = tuple(np.array(p, dtype=np.int64) for p in ([-1] * 5, [-1, 0, -1, 1, 3, 2], [-1, -1, 1, 0, 2, 0, 4]))
 """Parent vectors whose nodes are not ordered by depth are among them."""
-EDGE_SIZES = (1, 7, 8, 15, 16, 17, 31, 32, 33, 40)
+EDGE_SIZES = (1, 7, 8, 15, 16, 17, 31, 32, 33, 59, 63, 64)
 """Rows, with the root one more: at the edges of words of 8, 16 and 32 bits."""
 WITNESSES = {
     "certain": SelectionCase(CERTAIN, 2),

@@ -12,7 +12,7 @@ from conformance import draw
 from conformance.check import Check
 from conformance.roads import tree as road
 from conformance.tree import asking, drawing, judge, offered
-from conformance.tree.cases import DEEP_FIRST, ONE_BRANCH, WORKED, Table, growth, table
+from conformance.tree.cases import DEEP_FIRST, ONE_BRANCH, WORKED, Table, growth, table, weights
 from conformance.verdicts import ClauseViolation
 from oracle.types import DraftTreeCase, FlatTree, GrowthCase
 
@@ -20,16 +20,6 @@ WIDE = growth(table("generic", 21, 3, 4), 3, 3, 3)
 NARROW = growth(table("generic", 8, 6, 2), 2, 2, 6)
 BRANCHES = growth(table("generic", 33, 3, 4), 2, 2, 3)
 CHAIN = growth(table("generic", 3, 6, 3), 1, 1, 6)
-PLAIN = [
-    DraftTreeCase(WORKED, 4, 3),
-    DraftTreeCase(DEEP_FIRST, 3, 1),
-    DraftTreeCase(ONE_BRANCH, 6, 2),
-    DraftTreeCase(WIDE, 9, 4),
-    DraftTreeCase(NARROW, 7, 1),
-    DraftTreeCase(BRANCHES, 5, 6),
-    DraftTreeCase(CHAIN, 6, 2),
-    DraftTreeCase(growth({(): (0.2, 0.5, 0.3)}, 3, 3, 1), 2, 5),
-]
 
 
 def unfolded(row: Callable[[road.Path], Sequence[float]], width: int, depth: int) -> GrowthCase:
@@ -40,6 +30,21 @@ def unfolded(row: Callable[[road.Path], Sequence[float]], width: int, depth: int
             if one.depth == layer:
                 rows[one.path] = tuple(row(one.path))
     return GrowthCase(rows, width, width, depth)
+
+
+LARGE = DraftTreeCase(unfolded(lambda path: weights("generic", 17, path, 11), 10, 4), 59, 1000)
+"""The size that engines draft by default: ten children of ten nodes a layer, sixty rows with the root."""
+PLAIN = [
+    DraftTreeCase(WORKED, 4, 3),
+    DraftTreeCase(DEEP_FIRST, 3, 1),
+    DraftTreeCase(ONE_BRANCH, 6, 2),
+    DraftTreeCase(WIDE, 9, 4),
+    DraftTreeCase(NARROW, 7, 1),
+    DraftTreeCase(BRANCHES, 5, 6),
+    DraftTreeCase(CHAIN, 6, 2),
+    DraftTreeCase(growth({(): (0.2, 0.5, 0.3)}, 3, 3, 1), 2, 5),
+    LARGE,
+]
 
 
 def certain(unit: float, rounded: bool) -> list[DraftTreeCase]:

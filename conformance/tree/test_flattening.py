@@ -34,8 +34,11 @@ PLAIN = [
     part(BUSHY, [0, 2, 5, 8], 2),
     part(BUSHY, [1, 2, 5]),
     whole(DIAGONAL),
+    whole(candidates([-1, -1, 0, 1, 1], [0.6, 0.3, 0.7, 0.5, 0.25], [70001, 151643, 3, 128009, 40000]), 4097),
+    whole(candidates([-1] * 8 + [i // 2 for i in range(50)], [0.11] * 8 + [0.3, 0.25] * 25, list(range(7, 65))), 40),
 ]
-"""The fourth and fifth skip ids, so that a row is not its node."""
+"""The fourth and fifth skip ids, so that a row is not its node; then ids and a position of more than 16 bits, a size
+that engines verify by default."""
 
 
 def every(check: Check, body: Callable[[FlattenCase, FlatTree], None], *more: FlattenCase) -> None:
