@@ -66,10 +66,13 @@ DECLARATION = Declaration(
             "with total_tokens 1 the leaf table is read off an empty list of parents",
             link=f"{_DRAFTER}#L446-L457",
         ),
-        Deviation(
-            "TREE-704",
-            "_get_topk_tokens returns topk.values[0], so every expanded node's children get the first one's scores",
-            link=f"{_DRAFTER}#L297-L302",
+        *(
+            Deviation(
+                clause,
+                "_get_topk_tokens returns topk.values[0], so every expanded node's children get the first one's scores",
+                link=f"{_DRAFTER}#L297-L302",
+            )
+            for clause in ("TREE-702", "TREE-704", "TREE-706")
         ),
         Deviation(
             "TREE-705",
