@@ -132,7 +132,7 @@ def test_an_unknown_profile_is_a_usage_error(suite: Suite) -> None:
         ("acceptance, verify", 2, "'verify' is neither a contract"),
         ("acceptance", 0, ""),
         ("verify_greedy,acceptance", 0, ""),
-        ("tree", 1, "MISSING, required: tree: no grow_tree"),
+        ("decode", 1, "MISSING, required: decode: no generate"),
         ("publish", 1, "MISSING, required: publish: no"),
     ],
 )
