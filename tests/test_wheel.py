@@ -47,6 +47,7 @@ def test_the_wheel_names_its_dependencies_and_nothing_heavy(wheel: Path) -> None
     needed = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
     assert sorted(line.partition(">")[0] for line in needed) == [
         "hypothesis",
+        "networkx",
         "numpy",
         "pytest",
         "pytest-timeout",

@@ -232,14 +232,14 @@ class NoStepsOfLaterSegments(Rollout):
 
 
 class SegmentsOfInvalidAddresses(Rollout):
-    """Ends a segment at an invalid address that happens to hold another id."""
+    """Ends a segment at an invalid address whose id is below zero, as that of padding may be."""
 
     refutes = "VISIBILITY-605"
 
     @classmethod
     def sees_first(cls, case: RolloutCase, query: Node, b: int) -> bool:
         between = slice(min(b, query[1]), query[1])
-        strange = ~case.valid[between] & (case.segment[between] != case.segment[query[1]])
+        strange = ~case.valid[between] & (case.segment[between] < 0)
         return super().sees_first(case, query, b) and not strange.any()
 
 
@@ -247,6 +247,7 @@ class PaddingVisible(Rollout, conventions={"last_row": "pad"}):
     """Keeps a row for every address, and lets nodes see those of step 0 whatever they hold."""
 
     refutes = "VISIBILITY-606"
+    rollout_mask = None  # type: ignore[assignment]
 
     @classmethod
     def nodes(cls, case: RolloutCase) -> list[Node]:

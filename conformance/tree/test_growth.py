@@ -17,7 +17,22 @@ from oracle.types import CandidateTree, GrowthCase
 WIDE = growth(table("generic", 5, 2, 3), 2, 7, 2)
 """Wider than its vocabulary."""
 DEEP = growth(table("generic", 11, 7, 2), 2, 2, 7)
-PLAIN = [WORKED, DEEP_FIRST, ONE_BRANCH, DEEP]
+CROSSED = growth(
+    {
+        (): (0.5, 0.45, 0.05),
+        (0,): (0.4, 0.35, 0.25),
+        (1,): (0.02, 0.95, 0.03),
+        (0, 0): (0.5, 0.3, 0.2),
+        (0, 1): (0.25, 0.6, 0.15),
+        (1, 1): (0.1, 0.2, 0.7),
+        (1, 2): (0.3, 0.1, 0.6),
+    },
+    2,
+    2,
+    3,
+)
+"""The best node of the second layer hangs from the second one of the first."""
+PLAIN = [WORKED, DEEP_FIRST, ONE_BRANCH, CROSSED, DEEP]
 ZEROS = growth({(): (0.5, 0.0, 0.5, 0.0), (0,): (0.0, 0.0, 0.25, 0.0), (2,): (1.0, 0.0, 0.0, 0.0)}, 2, 3, 2)
 FLOORED = growth({(): (0.999, 1e-14), (0,): (0.0, 1e-3), (1,): (0.5, 0.5)}, 2, 2, 2)
 HALF = growth({(): (0.5, 0.5), **{(v,): (0.25, 0.25) for v in (0, 1)}}, 1, 2, 2)

@@ -67,7 +67,7 @@ def poisoned(case: RolloutCase) -> RolloutCase:
     held = place if case.position is None else case.position
     return dataclasses.replace(
         case,
-        segment=np.where(bad, case.segment + place % 3 - 1, case.segment),
+        segment=np.where(bad, np.where(place % 2, -1 - place, case.segment + place % 3 - 1), case.segment),
         position=np.where(bad, (place * 5) % 7 - 3, held),
     )
 
