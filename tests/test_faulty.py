@@ -91,8 +91,6 @@ def judge(suite: Suite, spec: str, profile: str = "quick", *options: str) -> tup
     report = suite.folder / f"{profile}.json"
     chosen = [f"--impl={spec}", f"--conformance-profile={profile}", f"--conformance-report={report}"]
     chosen.append("--conformance-shrink=0")  # what is refuted does not depend on how small the case gets
-    if not WHOLE and contract_of(spec) in ("tree", "visibility"):
-        chosen.append("--conformance-examples=8")  # their faults show in named cases; at length all are drawn
     folder = str(SUITE / contract_of(spec))
     done = run_warm(
         suite.arguments(*chosen, *options, target=folder), ROOT, environment(OMP_NUM_THREADS="1"), limit=900
