@@ -59,6 +59,8 @@ class Check:
     statistics: list[Statement] = field(default_factory=list)
     observed: dict[str, str] = field(default_factory=dict)
     compared: int = 0
+    weighed: int = 0
+    """Comparisons of which was asked whether this precision decides them."""
     undecided: int = 0
     skipped: list[str] = field(default_factory=list)
     printed: bytes = b""
@@ -205,11 +207,12 @@ class Check:
             if self.skipped:
                 raise Inapplicable(self.skipped[-1])
             raise HarnessError("the check ran no case")
-        if self.undecided and self.undecided >= self.compared:
+        if self.undecided and self.undecided >= max(self.compared, self.weighed):
             raise Undecidable(f"all {self.undecided} comparisons lie within rounding of a tie")
 
     def decided(self, decidable: bool) -> None:
         """Count a comparison that this precision cannot decide."""
+        self.weighed += 1
         self.undecided += not decidable
 
     def observe(self, convention: str, value: str) -> None:

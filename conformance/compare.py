@@ -172,6 +172,31 @@ def plain(value: Any, where: str, case: object = None) -> np.ndarray:
         ) from None
 
 
+def vector(value: Any, where: str, kinds: str = "iu", size: int | None = None, entry: str = "node") -> np.ndarray:
+    """A vector of integers ("iu"), floats ("f") or booleans ("b") with one entry a node, `size` of them where given."""
+    array = plain(value, where)
+    if array.ndim != 1 or size not in (None, len(array)):
+        wanted = f"one entry a {entry}" if size is None else f"one entry for each of {size} {entry}s"
+        raise ClauseViolation(f"{where} has shape {array.shape}; it has {wanted}")
+    if array.size and array.dtype.kind not in kinds:
+        raise ClauseViolation(f"{where} is {array.dtype}; its entries are {_KINDS[kinds]}")
+    return array.astype({"iu": np.int64, "f": np.float64, "b": np.bool_}[kinds])
+
+
+_KINDS = {"iu": "integers", "f": "floating-point numbers", "b": "booleans"}
+
+
+def members(found: Any, count: int) -> list[Any]:
+    """The answers of a batch, one a case."""
+    try:
+        answers = list(found)
+    except TypeError:
+        raise ClauseViolation(f"the answer is a {type(found).__name__}; it is a list with one entry a case") from None
+    if len(answers) != count:
+        raise ClauseViolation(f"{count} cases have {len(answers)} answers")
+    return answers
+
+
 def _integers(value: Any, where: str, case: object) -> list[int]:
     array = plain(value, where, case)
     if array.size == 0:

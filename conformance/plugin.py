@@ -6,6 +6,7 @@ folder is among the arguments; then `conformance.controller` and `conformance.wo
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Generator
@@ -78,10 +79,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def _count(text: str) -> int:
     """A number of cases, at least one."""
-    count = int(text)
-    if count < 1:
-        raise ValueError("at least one case is drawn")
-    return count
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: the cases drawn for a check are a whole number of at least 1")
+    return int(text)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from adapters.interface import CONTRACTS, AdapterError, Implementation, NotApplicable, load
+from adapters.interface import CONTRACTS, AdapterError, Declaration, Implementation, NotApplicable, load
 from conformance import compare, handout, training_cases
 from conformance.acceptance import proposing, warped
 from conformance.acceptance.cases import chain, coins, copy
@@ -233,43 +233,18 @@ def _time(
         )
 
 
-def trainer(implementation: Implementation, operation: str, findings: Findings, enter: Callable[[str], None]) -> None:
-    """Form of a training contract's answers on an easy case or two; a case that it has no notion of is passed over."""
-    easy, fields = training_cases.easy(operation, implementation.declaration)
-    known = []
-    for case in easy:
-        enter(f"{operation} on an easy case")
-
-        def ask(case: Any = case) -> object:
-            found = implementation.operations[operation](training_cases.copy(case))
-            for name in fields:
-                if not hasattr(found, name):
-                    raise ClauseViolation(f"the answer is a {type(found).__name__} without {name}")
-            return found
-
-        if _formed(findings, ask, may_refuse=True):
-            known.append(case)
-        elif findings.problems:
-            return
-    if not known:
-        findings.problems.append(f"{operation}: NotApplicable for every easy case; there is nothing to judge")
-        return
-    enter(f"timing {operation}")
-    _time(implementation, operation, (training_cases.copy(known[0]),), 1, findings)
-
-
-def builder(implementation: Implementation, operation: str, findings: Findings, enter: Callable[[str], None]) -> None:
-    """Form of a tree's or a rollout's answers on easy cases; a case that it has no notion of is passed over."""
-    easy = visibility_cases.easy if operation in CONTRACTS["visibility"] else tree_cases.easy
-    arguments, fields = easy(operation)
+def answerer(implementation: Implementation, operation: str, findings: Findings, enter: Callable[[str], None]) -> None:
+    """Form of the answers on an easy case or two; a case that it has no notion of is passed over."""
+    easy = next(make for contract, make in EASY.items() if operation in CONTRACTS[contract])
+    arguments, fields = easy(operation, implementation.declaration)
     known = []
     for argument in arguments:
         enter(f"{operation} on an easy case")
 
         def ask(argument: Any = argument) -> object:
             found = implementation.operations[operation](handout.copy(argument))
-            for name in fields:
-                for answer in found if isinstance(found, list) else [found]:
+            for answer in found if isinstance(found, list) else [found]:
+                for name in fields:
                     if not hasattr(answer, name):
                         raise ClauseViolation(f"the answer is a {type(answer).__name__} without {name}")
             return found
@@ -285,14 +260,19 @@ def builder(implementation: Implementation, operation: str, findings: Findings, 
     _time(implementation, operation, (handout.copy(known[0]),), 1, findings)
 
 
+EASY: dict[str, Callable[[str, Declaration], tuple[list[Any], tuple[str, ...]]]] = {
+    **dict.fromkeys(("rows", "losses", "noise"), training_cases.easy),
+    "tree": tree_cases.easy,
+    "visibility": visibility_cases.easy,
+}
+"""Contract → what makes the easy cases of an operation, and the fields of its answer."""
 OPERATIONS: dict[str, Callable[[Implementation, str, Findings, Callable[[str], None]], None]] = {
     "verify_greedy": verifier,
     "verify_sampled": verifier,
     "verify_random": verifier,
     "warp": warper,
     "propose": proposer,
-    **dict.fromkeys((name for contract in ("rows", "losses", "noise") for name in CONTRACTS[contract]), trainer),
-    **dict.fromkeys((name for contract in ("tree", "visibility") for name in CONTRACTS[contract]), builder),
+    **dict.fromkeys((name for contract in EASY for name in CONTRACTS[contract]), answerer),
 }
 
 

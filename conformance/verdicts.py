@@ -84,4 +84,5 @@ class Outcome:
     statistics: list[Mapping[str, Any]] = field(default_factory=list)
     observed: dict[str, str] = field(default_factory=dict)
     undecided: int = 0
+    passed_over: int = 0
     compared: int = 0

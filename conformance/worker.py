@@ -135,6 +135,7 @@ class Worker:
             outcome.statistics = [dataclasses.asdict(s) | {"sentence": s.sentence()} for s in check.statistics]
             outcome.observed = dict(check.observed)
             outcome.compared, outcome.undecided = check.compared, check.undecided
+            outcome.passed_over = len(check.skipped)
         if call.excinfo is None:
             return outcome
         error = call.excinfo.value

@@ -13,6 +13,7 @@ import numpy as np
 from oracle.discrete import Row, argmax, inverse_cdf
 from oracle.errors import BadInput
 from oracle.proposing import propose as propose
+from oracle.tensors import listed
 from oracle.types import Coins, Decision, VerifyCase
 from oracle.validation import CaseView as CaseView
 from oracle.validation import coin_reader, seed_of
@@ -25,7 +26,7 @@ def verify_greedy(cases: Sequence[VerifyCase]) -> list[Decision]:
 
     Among twins the first is taken. Raises `BadInput`. Source: design of `acceptance`, rung greedy.
     """
-    _check_list(cases, "cases", VerifyCase)
+    listed(cases, "cases", VerifyCase)
     return [_greedy(CaseView(case, f"cases[{i}]")) for i, case in enumerate(cases)]
 
 
@@ -38,8 +39,8 @@ def verify_sampled(cases: Sequence[VerifyCase], coins: Sequence[Coins], scheme: 
     where it is spent.
     """
     walk = walk_of(scheme)
-    _check_list(cases, "cases", VerifyCase)
-    _check_list(coins, "coins", Coins)
+    listed(cases, "cases", VerifyCase)
+    listed(coins, "coins", Coins)
     if len(coins) != len(cases):
         raise BadInput("coins", (), f"there is one Coins for each of the {len(cases)} cases", len(coins))
     return [
@@ -54,7 +55,7 @@ def verify_random(cases: Sequence[VerifyCase], seed: int, scheme: str = "per_nod
     Raises `BadInput`, also for a seed that is not a non-negative integer.
     """
     walk = walk_of(scheme)
-    _check_list(cases, "cases", VerifyCase)
+    listed(cases, "cases", VerifyCase)
     generator = np.random.default_rng(seed_of(seed))
     decisions = []
     for i, case in enumerate(cases):
@@ -62,11 +63,6 @@ def verify_random(cases: Sequence[VerifyCase], seed: int, scheme: str = "per_nod
         coins = Coins(generator.random(view.size), generator.random())
         decisions.append(_decide(view, coins, f"coins[{i}]", walk))
     return decisions
-
-
-def _check_list(values: object, field: str, kind: type) -> None:
-    if not isinstance(values, Sequence) or isinstance(values, str):
-        raise BadInput(field, (), f"{field} is a list of {kind.__name__}", type(values).__name__)
 
 
 def _decide(view: CaseView, coins: Coins, field: str, walk: Walk) -> Decision:

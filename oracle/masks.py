@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from oracle.errors import BadInput
-from oracle.tensors import one_of, whole
+from oracle.tensors import listed, one_of, whole
 from oracle.tree import tree_visibility
 from oracle.types import MASK_FORMS, Flags, MaskCase
 
@@ -21,6 +21,7 @@ def tree_mask(cases: Sequence[MaskCase]) -> list[np.ndarray]:
     "allowed": bool, true = visible. "blocked": bool, true = hidden. "additive": float64, 0 = visible, −inf = hidden.
     "packed8", "packed16", "packed32": unsigned words [n + 1, ceil(columns / width)], a set bit = visible.
     """
+    listed(cases, "cases", MaskCase)
     return [_mask(case, f"cases[{i}]") for i, case in enumerate(cases)]
 
 

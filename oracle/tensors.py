@@ -45,6 +45,12 @@ def member(case: object, kind: type) -> None:
         raise BadInput("case", (), f"a case is an oracle.types.{kind.__name__}", type(case).__name__)
 
 
+def listed(values: object, field: str, kind: type) -> None:
+    """`BadInput` unless the values are a list; its members are read one by one."""
+    if not isinstance(values, Sequence) or isinstance(values, str):
+        raise BadInput(field, (), f"{field} is a list of {kind.__name__}", type(values).__name__)
+
+
 def whole(value: object, field: str, least: int) -> int:
     """A whole number of at least `least`; `BadInput` otherwise."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:

@@ -14,9 +14,9 @@ import numpy as np
 from oracle.candidates import check_candidates
 from oracle.errors import BadInput
 from oracle.growth import Drafts
-from oracle.tensors import member, whole
+from oracle.tensors import int64, listed, member, whole
 from oracle.types import CandidateTree, DraftTreeCase, Flags, FlattenCase, FlatTree, GrowthCase, Ids, SelectionCase
-from oracle.validation import integers, parents
+from oracle.validation import as_array, integers, parents
 
 FLOOR = 1e-12
 """Confidences count as no less than this in a log value; what is stored as confidence stays as it is."""
@@ -73,11 +73,13 @@ def flatten_tree(cases: Sequence[FlattenCase]) -> list[FlatTree]:
 
     Every case is read before the first is answered.
     """
+    listed(cases, "cases", FlattenCase)
     return [_flatten(case, f"cases[{i}]") for i, case in enumerate(cases)]
 
 
 def draft_tree(cases: Sequence[DraftTreeCase]) -> list[FlatTree]:
     """Grow, select and flatten, case by case (TREE 7xx). Raises `BadInput`."""
+    listed(cases, "cases", DraftTreeCase)
     answers = []
     for i, case in enumerate(cases):
         if not isinstance(case, DraftTreeCase):
@@ -132,7 +134,7 @@ def sibling_links(parent: Ids) -> tuple[Ids, Ids]:
 
 def parents_from_paths(paths: Ids) -> Ids:
     """The parent vector that a leaf table describes: int64 [n]. Raises `BadInput` where it describes no tree."""
-    table = np.asarray(paths)
+    table = as_array(paths, "paths")
     if table.ndim != 2 or (table.size and table.dtype.kind not in "iu"):
         raise BadInput("paths", (), "is a matrix of integers, one leaf a row", table.shape)
     above: dict[int, int] = {}
@@ -203,7 +205,7 @@ def _flatten(case: FlattenCase, field: str) -> FlatTree:
         paths=leaf_paths(parent),
         first_child=first_child,
         next_sibling=next_sibling,
-        position=_ids([base, *(base + int(d) for d in depth)]),
+        position=_ids([int64(base + d, f"{field}.base", ()) for d in (0, *depth.tolist())]),
     )
 
 

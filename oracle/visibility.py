@@ -13,7 +13,7 @@ import numpy as np
 
 from oracle.errors import BadInput
 from oracle.rows import rollout_rows
-from oracle.tensors import member, one_of, tensor, whole
+from oracle.tensors import listed, member, one_of, tensor, whole
 from oracle.types import (
     ROW_ANCHORS,
     Attended,
@@ -85,6 +85,7 @@ def rollout_mask(case: RolloutMaskCase) -> Flags:
 
 def rollout_attention(cases: Sequence[AttentionCase]) -> list[Attended]:
     """Each case's outputs: for every node the mean of the values that it sees (VISIBILITY 6xx). Raises `BadInput`."""
+    listed(cases, "cases", AttentionCase)
     return [_attention(case, f"cases[{i}]") for i, case in enumerate(cases)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from tests.running import Suite
 
@@ -32,6 +33,20 @@ def test_no_time_for_shrinking_still_shows_a_case(suite: Suite) -> None:
     )
     found = suite(*options)
     assert found.code == 1 and "ACCEPTANCE-201 (greedy)" in found.output and found.command
+
+
+def test_how_many_cases_are_drawn_is_a_whole_number(suite: Suite) -> None:
+    for count in ("0", "-3", "many"):
+        found = suite(f"--conformance-examples={count}")
+        assert (
+            found.code == 4 and f"{count}: the cases drawn for a check are a whole number of at least 1" in found.output
+        )
+
+
+def test_cases_that_are_not_applicable_are_counted(suite: Suite) -> None:
+    found = suite("--impl=adapters.harmless.tree:Engine", "-k", "test_the_best_candidates_are_drafted")
+    assert found.code == 0
+    assert re.search(r"1 checks passed on \d+ cases and went over \d+ that were not applicable", found.output)
 
 
 def test_a_case_of_warping_and_one_of_proposing_are_replayed(suite: Suite) -> None:

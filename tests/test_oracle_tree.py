@@ -17,6 +17,7 @@ from conformance.tree.cases import (
     EDGE_SIZES,
     FORTY,
     IMPOSSIBLE,
+    KINDS,
     TIED,
     TWO_OF_FORTY,
     WORKED,
@@ -48,7 +49,6 @@ from oracle.types import (
     SelectionCase,
 )
 
-KINDS = ("generic", "sparse", "certain", "equal")
 TREES = st.sampled_from(KINDS).flatmap(lambda kind: strategies.trees(kind, most=14))
 GROWTHS = st.sampled_from(KINDS).flatmap(strategies.growths)
 

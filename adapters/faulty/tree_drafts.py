@@ -9,6 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from adapters.faulty.growing import Path, Trees
+from adapters.faulty.tree_growth import LastTokenAlone
+from adapters.faulty.tree_masks import SiblingsVisible
+from adapters.faulty.tree_rows import PositionsByRow
+from adapters.faulty.tree_selection import CountsTheRoot, DeeperFirstOfEquals
 from oracle.types import CandidateTree, DraftTreeCase, FlattenCase, FlatTree, GrowthCase
 
 
@@ -28,21 +32,6 @@ class _FirstToken(Trees):
         return int(tree.token[tree.parent.tolist().index(int(tree.parent[node]))])
 
 
-class _LastTokenAlone(Trees):
-    @classmethod
-    def row(cls, case: GrowthCase, above: Path) -> np.ndarray:
-        try:
-            return super().row(case, above[-1:])
-        except KeyError:  # a table of what is within reach
-            return super().row(case, above)
-
-
-class _CountsTheRoot(Trees):
-    @classmethod
-    def spent(cls, budget: int) -> int:
-        return max(budget - 1, 0)
-
-
 class _BreadthFirst(Trees):
     @classmethod
     def key(cls, tree: CandidateTree, node: int) -> tuple[float, ...]:
@@ -57,10 +46,8 @@ class _Repaired(Trees):
         return -1 if node == -1 else min(int(np.searchsorted(rows, node)), len(rows) - 1)
 
 
-class _DeeperFirst(_Repaired):
-    @classmethod
-    def key(cls, tree: CandidateTree, node: int) -> tuple[float, ...]:
-        return (-float(tree.log_value[node]), -float(tree.depth[node]), node)
+class _DeeperFirst(_Repaired, DeeperFirstOfEquals):
+    """Both at once."""
 
 
 class _HalfPrecision(_Repaired):
@@ -73,19 +60,6 @@ class _RowsByValue(Trees):
     @classmethod
     def rows(cls, tree: CandidateTree, selected: list[int]) -> list[int]:
         return sorted(selected, key=lambda node: cls.key(tree, node))
-
-
-class _PositionsByRow(Trees):
-    @classmethod
-    def positions(cls, base: int, depth: list[int]) -> list[int]:
-        return [base, *(base + 1 + row for row in range(len(depth)))]
-
-
-class _SiblingsVisible(Trees):
-    @classmethod
-    def flat_visible(cls, parent: list[int]) -> np.ndarray:
-        above = np.array(parent)
-        return np.asarray(cls.visible(parent) | ((above[:, None] == above[None, :]) & np.tri(len(parent), dtype=bool)))
 
 
 class _Product(Trees):
@@ -121,14 +95,14 @@ class DraftsAfterTheLastToken(Drafts):
     """Drafts after the last token of a path, and not after the path."""
 
     refutes = "TREE-702"
-    by = _LastTokenAlone
+    by = LastTokenAlone
 
 
 class DraftsOneLess(Drafts):
     """Counts the root in the budget of a drafting (SafeAILab/EAGLE's total_tokens, taken as it stands)."""
 
     refutes = "TREE-703"
-    by = _CountsTheRoot
+    by = CountsTheRoot
 
 
 class DraftsBreadthFirst(Drafts):
@@ -163,14 +137,14 @@ class DraftsAtPositionsByRow(Drafts):
     """Counts the positions of a drafting row by row."""
 
     refutes = "TREE-707"
-    by = _PositionsByRow
+    by = PositionsByRow
 
 
 class DraftsSeeTheirSiblings(Drafts):
     """Lets the rows of a drafting see their siblings."""
 
     refutes = "TREE-707"
-    by = _SiblingsVisible
+    by = SiblingsVisible
 
 
 class DraftsByProduct(Drafts):

@@ -40,7 +40,8 @@ def summary(run: Run) -> Iterator[str]:
         if seen:
             evidence = deviation["link"] or f"witness {deviation['witness']}"
             yield from _wrapped(f"known deviation {deviation['clause']}: {deviation['reason']} ({evidence})")
-            yield from _wrapped(f"  seen: {seen[0].reason}")
+            first, _, _ = seen[0].reason.partition("\n")  # what follows draws the case
+            yield from _wrapped(f"  seen: {first}")
     for line in run.stale:
         yield from _wrapped(f"STALE deviation {line}")
     for line in run.missing:
@@ -54,6 +55,10 @@ def summary(run: Run) -> Iterator[str]:
     undecided = sum(outcome.undecided for outcome in run.outcomes)
     if undecided:
         yield f"{undecided} comparisons within rounding of a tie were left undecided"
+    passed = [outcome for outcome in run.outcomes if outcome.verdict == Verdict.PASSED.value and outcome.passed_over]
+    if passed:
+        over, compared = (sum(getattr(o, name) for o in passed) for name in ("passed_over", "compared"))
+        yield f"{len(passed)} checks passed on {compared} cases and went over {over} that were not applicable"
     yield f"α spent: {run.alpha:.1g}"
     yield ", ".join(f"{count} {word}" for word, count in run.counts.items()) + f" → exit {run.exit_code}"
 

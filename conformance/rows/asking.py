@@ -44,7 +44,7 @@ class Answer:
 def plan(check: Check, operation: str, batch: TokenBatch) -> RowPlan:
     """The implementation's plan, its form judged."""
     found = check.call(operation, copy(batch))
-    values = {name: _vector(getattr(found, name, None), name, name == "supervise") for name in VECTORS}
+    values = {name: _of_rows(found, name) for name in VECTORS}
     rows = len(values["source"])
     for name, value in values.items():
         if len(value) != rows:
@@ -79,7 +79,7 @@ def tensors(check: Check, case: GatherCase) -> Any:
     width = case.features.shape[2]
     values: dict[str, np.ndarray] = {}
     for name in ("batch", "token", "supervise", "position"):
-        values[name] = _vector(getattr(found, name, None), name, name == "supervise")
+        values[name] = _of_rows(found, name)
     rows = len(values["batch"])
     for name in ("feature", "target"):
         values[name] = compare.plain(getattr(found, name, None), name)
@@ -140,7 +140,7 @@ def sources(check: Check, case: SupervisionCase) -> np.ndarray:
 def nodes(check: Check, case: RolloutRowsCase) -> tuple[RolloutRows, list[tuple[int, int, int, bool]]]:
     """The nodes of a rollout, their form judged, and beside them those kept as padding."""
     found = check.call("rollout_rows", copy(case))
-    values = {name: _vector(getattr(found, name, None), name, name == "supervise") for name in NODES}
+    values = {name: _of_rows(found, name) for name in NODES}
     for name, value in values.items():
         if len(value) != len(values["step"]):
             raise ClauseViolation(f"there are {len(values['step'])} steps, and {name} has {len(value)} entries")
@@ -214,12 +214,6 @@ def _spelt(known: dict[tuple[float, ...], tuple[int, int]], entries: np.ndarray,
     return found
 
 
-def _vector(value: Any, name: str, flag: bool) -> np.ndarray:
-    array = compare.plain(value, name)
-    if array.ndim != 1:
-        raise ClauseViolation(f"{name} has shape {array.shape}; it has one entry a row")
-    if array.size == 0:
-        return array.astype(bool if flag else np.int64)
-    if array.dtype.kind not in ("b" if flag else "iu"):
-        raise ClauseViolation(f"{name} is {array.dtype}; its entries are {'booleans' if flag else 'integers'}")
-    return array.astype(bool if flag else np.int64)
+def _of_rows(found: Any, name: str) -> np.ndarray:
+    """A vector of the answer: flags in `supervise`, integers elsewhere."""
+    return compare.vector(getattr(found, name, None), name, "b" if name == "supervise" else "iu", entry="row")

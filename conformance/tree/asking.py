@@ -23,16 +23,16 @@ INTEGERS, FLOATS = "iu", "f"
 def grown(check: Check, case: GrowthCase) -> CandidateTree:
     """The implementation's candidates, their form judged."""
     found = check.call("grow_tree", copy(case))
-    parent = vector(getattr(found, "parent", None), "parent", INTEGERS)
+    parent = compare.vector(getattr(found, "parent", None), "parent", INTEGERS)
     values = {"parent": parent}
     for name, kinds in (("token", INTEGERS), ("confidence", FLOATS), ("log_value", FLOATS), ("depth", INTEGERS)):
-        values[name] = vector(getattr(found, name, None), name, kinds, len(parent), "node")
+        values[name] = compare.vector(getattr(found, name, None), name, kinds, len(parent), "node")
     return CandidateTree(**values)
 
 
 def selected(check: Check, case: SelectionCase) -> list[int]:
     """The implementation's selection, its form judged."""
-    found = vector(check.call("select_nodes", copy(case)), "the answer", INTEGERS).tolist()
+    found = compare.vector(check.call("select_nodes", copy(case)), "the answer", INTEGERS).tolist()
     for node in found:
         if not 0 <= node < len(case.tree.parent):
             raise ClauseViolation(f"the selection {found} names {node}, which is no node of {len(case.tree.parent)}")
@@ -42,18 +42,18 @@ def selected(check: Check, case: SelectionCase) -> list[int]:
 def flattened(check: Check, call: Flattenings) -> list[FlatTree]:
     """The implementation's rows, one flat tree a case, their form judged."""
     found = check.call("flatten_tree", [copy(case) for case in call.cases])
-    return [flat(tree) for tree in members(found, len(call.cases))]
+    return [flat(tree) for tree in compare.members(found, len(call.cases))]
 
 
 def drafted(check: Check, call: Draftings) -> list[FlatTree]:
     """The implementation's drafted trees, one a case, their form judged."""
     found = check.call("draft_tree", [copy(case) for case in call.cases])
-    return [flat(tree) for tree in members(found, len(call.cases))]
+    return [flat(tree) for tree in compare.members(found, len(call.cases))]
 
 
 def masked(check: Check, call: Masks) -> list[np.ndarray]:
     """The implementation's raw masks, one a case."""
-    found = members(check.call("tree_mask", [copy(case) for case in call.cases]), len(call.cases))
+    found = compare.members(check.call("tree_mask", [copy(case) for case in call.cases]), len(call.cases))
     return [compare.plain(mask, "a mask") for mask in found]
 
 
@@ -64,46 +64,23 @@ def visible(check: Check, case: Parents) -> Flags:
 
 def flat(found: Any) -> FlatTree:
     """A flat tree whose vectors fit each other; what is not shown is None."""
-    parent = vector(getattr(found, "parent", None), "parent", INTEGERS)
+    parent = compare.vector(getattr(found, "parent", None), "parent", INTEGERS)
     rows = len(parent)
     values: dict[str, Any] = {"parent": parent}
-    values["token"] = vector(getattr(found, "token", None), "token", INTEGERS, rows, "row")
+    values["token"] = compare.vector(getattr(found, "token", None), "token", INTEGERS, rows, "row")
     for name in ("node", "depth", "first_child", "next_sibling"):
         value = getattr(found, name, None)
-        values[name] = None if value is None else vector(value, name, INTEGERS, rows, "row")
+        values[name] = None if value is None else compare.vector(value, name, INTEGERS, rows, "row")
     value = getattr(found, "visible", None)
     values["visible"] = None if value is None else boolean(value, "visible", rows)
     value = getattr(found, "paths", None)
     values["paths"] = None if value is None else matrix(value)
     value = getattr(found, "position", None)
     if value is not None:
-        position = values["position"] = vector(value, "position", INTEGERS)
+        position = values["position"] = compare.vector(value, "position", INTEGERS)
         if len(position) not in (rows, rows + 1):
             raise ClauseViolation(f"position has {len(position)} entries; there is the root, and there are {rows} rows")
     return FlatTree(**values)
-
-
-def members(found: Any, count: int) -> list[Any]:
-    """The answers of a batch."""
-    try:
-        answers = list(found)
-    except TypeError:
-        raise ClauseViolation(f"the answer is a {type(found).__name__}; it is a list with one entry a case") from None
-    if len(answers) != count:
-        raise ClauseViolation(f"{count} cases have {len(answers)} answers")
-    return answers
-
-
-def vector(value: Any, name: str, kinds: str, size: int | None = None, what: str = "node") -> np.ndarray:
-    array = compare.plain(value, name)
-    if array.ndim != 1 or size not in (None, len(array)):
-        wanted = "one entry a node" if size is None else f"one entry for each of {size} {what}s"
-        raise ClauseViolation(f"{name} has shape {array.shape}; it has {wanted}")
-    if array.size == 0:
-        return array.astype(np.int64 if kinds == INTEGERS else np.float64)
-    if array.dtype.kind not in kinds:
-        raise ClauseViolation(f"{name} is {array.dtype}; it holds {'integers' if kinds == INTEGERS else 'floats'}")
-    return array.astype(np.int64 if kinds == INTEGERS else np.float64)
 
 
 def boolean(value: Any, name: str, rows: int) -> Flags:

@@ -26,6 +26,7 @@ from oracle.types import (
 
 Table = dict[tuple[int, ...], tuple[float, ...]]
 KINDS = ("generic", "sparse", "certain", "equal")
+"""Of rows: ordinary ones, with zeros, with one token of all mass, with all tokens alike."""
 
 
 @storable

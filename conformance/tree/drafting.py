@@ -131,14 +131,17 @@ def near(check: Check, case: GrowthCase, known: dict[road.Path, road.Candidate],
 
 
 def best(check: Check, case: DraftTreeCase, whole: Sequence[road.Path]) -> None:
-    """`ClauseViolation` where a better candidate, beyond rounding, is left out; closeness is counted."""
-    grown = asking.expected_growth(check, case.growth)
-    value = {one.path: one.value for one in grown}
-    rest = [path for path in value if path not in whole]
-    kept = [path for path in whole if path in value]
-    if not rest or not kept:
+    """`ClauseViolation` where a better candidate, beyond rounding, is left out; closeness is counted.
+
+    Of what is left out those count that are candidates however values are rounded.
+    """
+    known = {one.path: one for one in asking.expected_growth(check, case.growth)}
+    value = {path: one.value for path, one in known.items()}
+    value |= {path: offered.value_of(case.growth, path) for path in whole if path not in known}
+    rest = [path for path in known if path not in whole and certainly(check, case.growth, known, path)]
+    if not rest or not whole:
         return
-    size = offered.vocabulary(case.growth)
+    kept, size = list(whole), offered.vocabulary(case.growth)
     left, taken = max(rest, key=lambda p: value[p]), min(kept, key=lambda p: value[p])
     slack = sum(judge.bound(check.arithmetic, value[p], len(p), size) for p in (left, taken))
     check.decided(abs(value[left] - value[taken]) > slack)
@@ -149,10 +152,32 @@ def best(check: Check, case: DraftTreeCase, whole: Sequence[road.Path]) -> None:
         )
 
 
+def certainly(check: Check, case: GrowthCase, known: dict[road.Path, road.Candidate], path: road.Path) -> bool:
+    """Whether a candidate is one under every rounding: each node above it expanded, each step of it among the best."""
+    size = offered.vocabulary(case)
+    for depth in range(1, len(path) + 1):
+        above = path[: depth - 1]
+        if above:
+            others = [one for one in known.values() if one.depth == depth - 1 and one.path != above]
+            slack = judge.bound(check.arithmetic, known[above].value, depth - 1, size)
+            rivals = [one for one in others if one.value + slack + _bound(check, one, size) >= known[above].value]
+            if len(rivals) >= case.expand_width:
+                return False
+        row = road.reader(case)(above)
+        own = row[path[depth - 1]]
+        margin = 1 - 2 * offered.relative(check, case, own)
+        if sum(p >= own * margin for p in row.values()) > case.branch_width and margin < 1:
+            return False
+    return True
+
+
+def _bound(check: Check, one: road.Candidate, size: int) -> float:
+    return judge.bound(check.arithmetic, one.value, one.depth, size)
+
+
 def ordered(check: Check, case: DraftTreeCase, found: FlatTree, whole: Sequence[road.Path]) -> None:
     """`ClauseViolation` where rows do not come as they grow: layers, parents by value, children by probability."""
     rows, size = road.reader(case.growth), offered.vocabulary(case.growth)
-    value = {one.path: one.value for one in asking.expected_growth(check, case.growth)}
     above = found.parent.tolist()
     for row in range(1, len(whole)):
         one, other = whole[row - 1], whole[row]
@@ -168,7 +193,7 @@ def ordered(check: Check, case: DraftTreeCase, found: FlatTree, whole: Sequence[
                     f"parent, {draw.number(before)}"
                 )
             continue
-        first, second = (value.get(path[:-1], 0.0) for path in (one, other))
+        first, second = (offered.value_of(case.growth, path[:-1]) for path in (one, other))
         slack = sum(judge.bound(check.arithmetic, v, len(one), size) for v in (first, second))
         if second > first + slack or above[row] in above[: row - 1]:
             raise ClauseViolation(
@@ -192,4 +217,5 @@ def told_apart(check: Check, case: DraftTreeCase) -> bool:
 
 
 def unit(check: Check) -> float:
+    """Half the distance from 1 to the next number of the declared dtype."""
     return DTYPES[check.arithmetic.dtype]

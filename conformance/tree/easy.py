@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from adapters.interface import Declaration
 from conformance.tree.cases import CHAIN, WORKED, WORKED_ROWS, WORKED_TREE, growth
 from oracle.types import MASK_FORMS, DraftTreeCase, FlattenCase, MaskCase, SelectionCase
 
@@ -13,7 +14,7 @@ PARENTS = np.array([-1, -1, 0, 1])
 STATIC = growth({(): (0.5, 0.3, 0.2), (0,): (0.6, 0.3, 0.1)}, 1, 1, 2)
 
 
-def easy(operation: str) -> tuple[list[Any], tuple[str, ...]]:
+def easy(operation: str, _: Declaration) -> tuple[list[Any], tuple[str, ...]]:
     """Arguments of `operation`, and the fields of its answer, or of each member of it."""
     trees = [FlattenCase(CHAIN, np.arange(4)), FlattenCase(WORKED_TREE, np.array([0, 1, 2, 4]), 3)]
     cases: dict[str, tuple[list[Any], tuple[str, ...]]] = {

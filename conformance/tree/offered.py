@@ -80,7 +80,7 @@ def frontier(
 ) -> bool:
     """Whether this precision decides which nodes are expanded; `ClauseViolation` where a better one is not."""
     whole = paths(found.parent, found.token)
-    value = {i: _value(case, whole[i]) for i in nodes}
+    value = {i: value_of(case, whole[i]) for i in nodes}
     rest = [i for i in nodes if i not in expanded]
     if not rest or not expanded:
         return True
@@ -97,7 +97,7 @@ def frontier(
 def in_order(check: Check, case: GrowthCase, found: CandidateTree, one: int, other: int) -> None:
     """`ClauseViolation` where the parent `other`, whose children come later, is better than `one` beyond rounding."""
     whole = paths(found.parent, found.token)
-    first, second = _value(case, whole[one]), _value(case, whole[other])
+    first, second = value_of(case, whole[one]), value_of(case, whole[other])
     slack = sum(
         judge.bound(check.arithmetic, v, len(whole[i]), vocabulary(case)) for i, v in ((one, first), (other, second))
     )
@@ -113,7 +113,8 @@ def observe_map(check: Check, read: Sequence[str]) -> None:
     check.observe("draft_map", "argument" if len(set(read)) > 1 else read[0])
 
 
-def _value(case: GrowthCase, path: road.Path) -> float:
+def value_of(case: GrowthCase, path: road.Path) -> float:
+    """The exact value of a path that the drafter's table has rows for."""
     rows = road.reader(case)
     mass = Fraction(1)
     for i, token in enumerate(path):

@@ -66,15 +66,15 @@ def expected(check: Check, case: MaskCase, size: int) -> tuple[Flags, list[str],
     return right, names, [*(f"decided token {i}" for i in range(case.prefix)), *names]
 
 
-def judge(check: Check, call: Masks, what: str) -> None:
-    """`ClauseViolation` at the first wrong edge of a member; `root` and `prefix` look at those columns alone."""
+def judge(check: Check, call: Masks, prefix_alone: bool = False) -> None:
+    """`ClauseViolation` at the first wrong edge of a member, among the columns of decided tokens or in all of them."""
     for member, (case, mask) in enumerate(zip(call.cases, asking.masked(check, call))):
         found = picture(check, case, mask)
         right, names, columns = expected(check, case, len(found))
         check.observe("root_in_verification", "yes" if len(found) > len(case.parent) else "no")
         kind = f"member {member}, {case.form} mask" if len(call.cases) > 1 else f"the {case.form} mask"
         ours, wanted = found.copy(), right.copy()
-        if what == "prefix":
+        if prefix_alone:
             ours[:, case.prefix :] = wanted[:, case.prefix :]
         if not np.array_equal(ours, wanted):
             first = case.prefix + len(found) - len(case.parent)  # the column of row 0
@@ -107,7 +107,7 @@ def additive(check: Check, call: Masks) -> None:
 
 
 def packed(check: Check, call: Masks) -> None:
-    judge(check, call, "packed")
+    judge(check, call)
     for case, mask in zip(call.cases, asking.masked(check, call)):
         width = int(case.form.removeprefix("packed"))
         columns = case.prefix + len(mask)

@@ -70,7 +70,7 @@ def test_every_row_of_a_mask_sees_the_root(check: Check) -> None:
     met: list[str] = []
 
     def body(call: Masks) -> None:
-        pictures.judge(check, call, "root")
+        pictures.judge(check, call)
         met.append(call.cases[0].form)
 
     check.for_each([Masks((MaskCase(np.full(n, -1), 0, form),)) for form in MASK_FORMS for n in (1, 2, 4)], body)
@@ -81,7 +81,7 @@ def test_every_row_of_a_mask_sees_the_root(check: Check) -> None:
 @pytest.mark.parametrize("form", MASK_FORMS)
 def test_a_drafted_row_of_a_mask_sees_its_ancestors(check: Check, form: str) -> None:
     check.require("tree_mask")
-    check.for_all(strategies.masks(form), lambda call: pictures.judge(check, call, "tree"), first=wanted(form, 0))
+    check.for_all(strategies.masks(form), lambda call: pictures.judge(check, call), first=wanted(form, 0))
 
 
 @pytest.mark.clauses("TREE-505")
@@ -89,7 +89,9 @@ def test_a_drafted_row_of_a_mask_sees_its_ancestors(check: Check, form: str) -> 
 def test_every_row_of_a_mask_sees_the_prefix(check: Check, form: str) -> None:
     check.require("tree_mask")
     first = wanted(form, 1, 3)
-    check.for_all(strategies.masks(form, prefix=True), lambda call: pictures.judge(check, call, "prefix"), first=first)
+    check.for_all(
+        strategies.masks(form, prefix=True), lambda call: pictures.judge(check, call, prefix_alone=True), first=first
+    )
 
 
 @pytest.mark.clauses("TREE-506")
@@ -125,6 +127,6 @@ def test_each_mask_of_a_batch_is_its_own(check: Check, form: str) -> None:
     prefixes = Masks((MaskCase(CHAIN, 2, form), MaskCase(SIBLINGS, 5, form), MaskCase(FAMILIES, 1, form)))
     check.for_all(
         strategies.masks(form, members=3),
-        lambda call: pictures.judge(check, call, "batch"),
+        lambda call: pictures.judge(check, call),
         first=[sizes, alike, prefixes],
     )

@@ -85,8 +85,9 @@ def test_weights_sum_to_one(check: Check) -> None:
 
     def body(case: RolloutCase) -> None:
         for node, weights in seen_weights(check, case):
-            off = abs(float(weights.sum()) - 1)
-            if not off <= asking.rounding(check, len(weights)):
+            off, bound = abs(float(weights.sum()) - 1), asking.rounding(check, len(weights))
+            check.decided(np.isfinite(bound))
+            if not off <= bound:
                 raise ClauseViolation(
                     f"query {named(node)} sees {len(weights)} nodes; their weights {draw.row(weights)} sum to "
                     f"{draw.number(weights.sum())}"
@@ -102,8 +103,9 @@ def test_nodes_that_are_seen_weigh_the_same(check: Check) -> None:
     def body(case: RolloutCase) -> None:
         asking.expected_weights(check, case)  # the oracle's agree
         for node, weights in seen_weights(check, case):
-            off = np.abs(weights * len(weights) - 1)
-            if not np.all(off <= asking.rounding(check, len(weights))):
+            off, bound = np.abs(weights * len(weights) - 1), asking.rounding(check, len(weights))
+            check.decided(np.isfinite(bound))
+            if not np.all(off <= bound):
                 raise ClauseViolation(
                     f"query {named(node)} sees {len(weights)} nodes, each with the same score; their weights are "
                     f"{draw.row(weights)}, and not 1/{len(weights)}"
