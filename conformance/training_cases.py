@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from adapters.interface import Declaration
-from conformance.handout import copy as copy
 from conformance.noise.cases import made
 from conformance.rows.cases import batch, traced
 from oracle.types import (

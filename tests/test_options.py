@@ -46,7 +46,7 @@ def test_how_many_cases_are_drawn_is_a_whole_number(suite: Suite) -> None:
 def test_cases_that_are_not_applicable_are_counted(suite: Suite) -> None:
     found = suite("--impl=adapters.harmless.tree:Engine", "-k", "test_the_best_candidates_are_drafted")
     assert found.code == 0
-    assert re.search(r"1 checks passed on \d+ cases and went over \d+ that were not applicable", found.output)
+    assert re.search(r"1 checks passed on \d+ cases and passed over \d+ that were not applicable", found.output)
 
 
 def test_a_case_of_warping_and_one_of_proposing_are_replayed(suite: Suite) -> None:

@@ -58,7 +58,7 @@ def summary(run: Run) -> Iterator[str]:
     passed = [outcome for outcome in run.outcomes if outcome.verdict == Verdict.PASSED.value and outcome.passed_over]
     if passed:
         over, compared = (sum(getattr(o, name) for o in passed) for name in ("passed_over", "compared"))
-        yield f"{len(passed)} checks passed on {compared} cases and went over {over} that were not applicable"
+        yield f"{len(passed)} checks passed on {compared} cases and passed over {over} that were not applicable"
     yield f"α spent: {run.alpha:.1g}"
     yield ", ".join(f"{count} {word}" for word, count in run.counts.items()) + f" → exit {run.exit_code}"
 
