@@ -74,6 +74,8 @@ CONVENTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "draft_map": ("offset", "absolute"),
         "root_in_verification": ("yes", "no"),
         "selection_order": ("value", "node"),
+        "draft_kv": ("recomputed", "kept"),
+        "accepted_count": ("drafts", "drafts_and_frontier"),
     }
 )
 """Convention → its values, the default first. A trainer declares what its code fixes; what is not declared in
@@ -119,6 +121,22 @@ class Arithmetic:
 
 
 @dataclass(frozen=True)
+class Engine:
+    """What `generate` serves, for whoever makes requests for it.
+
+    vocabulary: token ids lie in [0, vocabulary). longest: most tokens of prompt and output together. draft_length:
+    drafts a round where the case does not say. roundings and scale bound what batching may do to a target logit:
+    roundings is the number of roundings on the longest way to a logit, scale the largest magnitude of what is rounded.
+    """
+
+    vocabulary: int
+    longest: int
+    draft_length: int
+    roundings: int
+    scale: float
+
+
+@dataclass(frozen=True)
 class Declaration:
     """What an adapter says of its implementation.
 
@@ -128,7 +146,8 @@ class Declaration:
     promises: "seed" (same cases and seed, same decisions), "batch_independent" (a member's decision
     does not depend on the members beside it). generators: global generators that the implementation
     draws from ("python", "numpy", "torch"); every other one stays untouched. is_oracle: the
-    implementation is the oracle, so the expected side comes from the second road alone.
+    implementation is the oracle, so the expected side comes from the second road alone. engine: what
+    `generate` serves, where it is provided.
     """
 
     name: str
@@ -141,6 +160,7 @@ class Declaration:
     promises: tuple[str, ...] = ()
     generators: tuple[str, ...] = ()
     is_oracle: bool = False
+    engine: Engine | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,76 @@
+"""Publication: what a request holds between two rounds, and what one round makes of it.
+
+KV, features and a drafter's rows are one float64 a row, so that a row can spell its own address.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from oracle.types.acceptance import Decision
+from oracle.types.arrays import Ids, Rows
+
+ROOT_ROW = -1
+"""The verification row of the pending token, which no drafted node is."""
+PADDING_ROW = -2
+"""A verification row that belongs to nobody."""
+FINISH_REASONS = ("stop", "length")
+DRAFT_KV = ("recomputed", "kept")
+"""Where a drafter's rows of accepted tokens come from: the target's features, or drafting itself."""
+
+
+@dataclass(frozen=True, eq=False)
+class CommittedState:
+    """What a request holds once a round is published.
+
+    prompt, output: int64 [P], [O]; the sequence is one after the other. kv, features: float64 [n], one a token of the
+    sequence, all but the pending one. pending: the token whose KV is not there yet, the last of the sequence; or None.
+    finished: whether it ended. seed: the feature that the draft starts from, or None. freed: float64, the KV of the
+    verification rows given back by this publication, in their order. finish_reason: one of `FINISH_REASONS`, or None.
+    draft_kv: float64, the drafter's rows, one a token of the sequence but its first; None where it keeps none.
+    """
+
+    prompt: Ids
+    output: Ids
+    kv: Rows
+    features: Rows
+    pending: int | None
+    finished: bool
+    seed: float | None = None
+    freed: Rows | tuple[float, ...] = ()
+    finish_reason: str | None = None
+    draft_kv: Rows | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Verified:
+    """The rows of one verification, in the order of its input; vectors [R].
+
+    row_node: int64, the node of a row, −1 = the root, −2 = padding. row_token: int64, the token it consumed. kv,
+    features: float64, what the target made of it. draft_kv: float64, what the drafter made of it, NaN where it never
+    consumed the token; None where it keeps none.
+    """
+
+    row_node: Ids
+    row_token: Ids
+    kv: Rows
+    features: Rows
+    draft_kv: Rows | None = None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Where a request ends: stop tokens, which are output, and how many tokens its whole output may have."""
+
+    stop_tokens: tuple[int, ...] = ()
+    max_new_tokens: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class PublishCase:
+    """One request's round: what it held, what was verified, what was decided, and where it ends."""
+
+    state: CommittedState
+    verified: Verified
+    decision: Decision
+    limits: Limits = Limits()
