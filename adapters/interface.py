@@ -34,7 +34,7 @@ CONTRACTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "tree": ("grow_tree", "select_nodes", "flatten_tree", "tree_visibility", "tree_mask", "draft_tree"),
         "visibility": ("rollout_visibility", "rollout_mask", "rollout_attention"),
         "acceptance": ("warp", "verify_greedy", "verify_sampled", "verify_random", "propose"),
-        "publish": ("publish",),
+        "publish": ("publish", "interrupted_publish"),
         "drafter": ("draft_logits",),
         "manifest": ("check_release",),
         "metrics": ("summarise_rounds",),

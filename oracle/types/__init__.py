@@ -32,6 +32,7 @@ from oracle.types.losses import RegressionCase as RegressionCase
 from oracle.types.losses import RolloutLossCase as RolloutLossCase
 from oracle.types.losses import TopKCase as TopKCase
 from oracle.types.metrics import Metrics as Metrics
+from oracle.types.metrics import RoundCounts as RoundCounts
 from oracle.types.metrics import RoundsCase as RoundsCase
 from oracle.types.noise import LAWS as LAWS
 from oracle.types.noise import NoiseCase as NoiseCase
@@ -39,6 +40,7 @@ from oracle.types.noise import NoisySample as NoisySample
 from oracle.types.noise import SampleCase as SampleCase
 from oracle.types.publish import DRAFT_KV as DRAFT_KV
 from oracle.types.publish import FINISH_REASONS as FINISH_REASONS
+from oracle.types.publish import NOT_SHOWN as NOT_SHOWN
 from oracle.types.publish import PADDING_ROW as PADDING_ROW
 from oracle.types.publish import ROOT_ROW as ROOT_ROW
 from oracle.types.publish import CommittedState as CommittedState

@@ -6,6 +6,7 @@ KV, features and a drafter's rows are one float64 a row, so that a row can spell
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from oracle.types.acceptance import Decision
 from oracle.types.arrays import Ids, Rows
@@ -18,6 +19,9 @@ FINISH_REASONS = ("stop", "length")
 DRAFT_KV = ("recomputed", "kept")
 """Where a drafter's rows of accepted tokens come from: the target's features, or drafting itself."""
 
+NOT_SHOWN: Any = "not shown"
+"""What a field of a state holds where the implementation has no such thing; None is an answer."""
+
 
 @dataclass(frozen=True, eq=False)
 class CommittedState:
@@ -27,7 +31,8 @@ class CommittedState:
     sequence, all but the pending one. pending: the token whose KV is not there yet, the last of the sequence; or None.
     finished: whether it ended. seed: the feature that the draft starts from, or None. freed: float64, the KV of the
     verification rows given back by this publication, in their order. finish_reason: one of `FINISH_REASONS`, or None.
-    draft_kv: float64, the drafter's rows, one a token of the sequence but its first; None where it keeps none.
+    draft_kv: float64, the drafter's rows, one a token of the sequence but its first; None where it keeps none. A field
+    that an implementation has no notion of is `NOT_SHOWN`; prompt and output are always there.
     """
 
     prompt: Ids
