@@ -25,6 +25,7 @@ from oracle.losses import rollout_loss as rollout_loss
 from oracle.losses import soft_cross_entropy as soft_cross_entropy
 from oracle.losses import topk_distillation as topk_distillation
 from oracle.masks import tree_mask as tree_mask
+from oracle.metrics import summarise_rounds as summarise_rounds
 from oracle.noise import feature_noise as feature_noise
 from oracle.noise import noisy_sample as noisy_sample
 from oracle.rows import gather_rows as gather_rows
@@ -63,7 +64,7 @@ DECLARATION = Declaration(
         **{"training_step": 3e-3, "feature_noise": 5e-5, "noisy_sample": 1e-4},
         **{"grow_tree": 2e-4, "select_nodes": 1e-4, "flatten_tree": 3e-4, "tree_visibility": 5e-5},
         **{"tree_mask": 1e-4, "draft_tree": 5e-4, "rollout_visibility": 1e-3},
-        **{"rollout_mask": 1.5e-3, "rollout_attention": 1.5e-3},
+        **{"rollout_mask": 1.5e-3, "rollout_attention": 1.5e-3, "summarise_rounds": 5e-5},
     },
     promises=("seed",),
     is_oracle=True,
