@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import ClassVar
 
-from adapters.interface import Declaration, NotApplicable
+from adapters.interface import Declaration, Engine, NotApplicable
 from adapters.paged import paged_1 as paged_1
 from adapters.paged import paged_4 as paged_4
 from adapters.paged import paged_16 as paged_16
@@ -20,6 +20,9 @@ from oracle.acceptance import verify_greedy as verify_greedy
 from oracle.acceptance import verify_random as verify_random
 from oracle.acceptance import verify_sampled as verify_sampled
 from oracle.acceptance import warp as warp
+from oracle.decode import DRAFT_LENGTH, LONGEST, VOCABULARY
+from oracle.decode import generate as generate
+from oracle.decode import next_law as next_law
 from oracle.losses import draft_to_target as draft_to_target
 from oracle.losses import eagle1_loss as eagle1_loss
 from oracle.losses import feature_regression as feature_regression
@@ -70,9 +73,11 @@ DECLARATION = Declaration(
         **{"tree_mask": 1e-4, "draft_tree": 5e-4, "rollout_visibility": 1e-3},
         **{"publish": 1e-4, "interrupted_publish": 1e-3},
         **{"rollout_mask": 1.5e-3, "rollout_attention": 1.5e-3, "summarise_rounds": 5e-5},
+        **{"generate": 1.5e-3, "next_law": 1e-4},
     },
-    promises=("seed",),
+    promises=("seed", "request_independent"),
     is_oracle=True,
+    engine=Engine(VOCABULARY, LONGEST, DRAFT_LENGTH, roundings=2, scale=20.0),
 )
 
 

@@ -22,6 +22,7 @@ from adapters.interface import CONTRACTS, AdapterError, Declaration, Implementat
 from conformance import compare, handout, training_cases
 from conformance.acceptance import proposing, warped
 from conformance.acceptance.cases import chain, coins, copy
+from conformance.decode import easy as decode_cases
 from conformance.metrics import easy as metrics_cases
 from conformance.tree import easy as tree_cases
 from conformance.verdicts import ClauseViolation
@@ -263,6 +264,7 @@ def answerer(implementation: Implementation, operation: str, findings: Findings,
 
 EASY: dict[str, Callable[[str, Declaration], tuple[list[Any], tuple[str, ...]]]] = {
     **dict.fromkeys(("rows", "losses", "noise"), training_cases.easy),
+    "decode": decode_cases.easy,
     "metrics": metrics_cases.easy,
     "tree": tree_cases.easy,
     "visibility": visibility_cases.easy,

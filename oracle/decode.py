@@ -16,9 +16,10 @@ import numpy as np
 
 from oracle.discrete import Row, inverse_cdf
 from oracle.errors import BadInput
+from oracle.loop import Growth, LoopRequest
 from oracle.loop import decode as decode
 from oracle.tensors import finite, listed, member, whole
-from oracle.types import GenerateCase, Generation, Growth, LawCase, Limits, LoopRequest, Rows, WarpCase
+from oracle.types import GenerateCase, Generation, LawCase, Limits, Rows, WarpCase
 from oracle.validation import as_array, integers, seed_of
 from oracle.warping import warp
 

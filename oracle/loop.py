@@ -7,8 +7,9 @@ that is wrong shows in the tokens that come out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -23,14 +24,10 @@ from oracle.types import (
     CommittedState,
     Decision,
     DraftTreeCase,
-    Growth,
     GrowthCase,
     Ids,
     Limits,
-    LoopRequest,
-    NextLaw,
     PublishCase,
-    Round,
     Verified,
     VerifyCase,
 )
@@ -38,6 +35,49 @@ from oracle.validation import integers, parents, proposal_of
 from oracle.walks import ROOT, Chance, walk_of
 
 Prefix = tuple[int, ...]
+NextLaw = Mapping[tuple[int, ...], Sequence[Any]] | Callable[[tuple[int, ...]], Sequence[Any]]
+"""A model as a table: all tokens so far → the law of the next one, in floats or in Fractions."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How a tree grows each round: see `GrowthCase`; `budget` of its nodes are verified."""
+
+    expand_width: int
+    branch_width: int
+    max_depth: int
+    budget: int
+
+
+@dataclass(frozen=True, eq=False)
+class LoopRequest:
+    """A request for the loop over table models.
+
+    prompt: int64, at least one token. drafting: the shape of its tree, parent[i] < i, −1 = child of the pending token,
+    or a `Growth`, whose proposals are points; () drafts nothing. proposal: as in `VerifyCase`. greedy: whether the
+    target's argmax decides. scheme: the coin scheme of a sampled request. target, draft: the models.
+    """
+
+    prompt: Ids
+    target: NextLaw
+    draft: NextLaw
+    drafting: tuple[int, ...] | Growth = ()
+    proposal: str = "iid"
+    greedy: bool = False
+    scheme: str = "per_node"
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """What happened to one request in one round: what was verified, what was decided, what it holds afterwards.
+
+    The first is the prefill: a verification without drafts, whose frontier is the first token.
+    """
+
+    verified: VerifyCase
+    decision: Decision
+    state: CommittedState
 
 
 def decode(requests: Sequence[LoopRequest], chances: Sequence[Chance]) -> list[list[Round]]:

@@ -17,11 +17,7 @@ from oracle.types.arrays import Ids as Ids
 from oracle.types.arrays import Rows as Rows
 from oracle.types.decode import GenerateCase as GenerateCase
 from oracle.types.decode import Generation as Generation
-from oracle.types.decode import Growth as Growth
 from oracle.types.decode import LawCase as LawCase
-from oracle.types.decode import LoopRequest as LoopRequest
-from oracle.types.decode import NextLaw as NextLaw
-from oracle.types.decode import Round as Round
 from oracle.types.losses import DENOMINATORS as DENOMINATORS
 from oracle.types.losses import DIVERGENCES as DIVERGENCES
 from oracle.types.losses import GATES as GATES

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from oracle.types.acceptance import Decision, VerifyCase
 from oracle.types.arrays import Ids, Rows
-from oracle.types.publish import CommittedState, Limits
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,48 +42,3 @@ class LawCase:
 
     tokens: Ids
     temperature: float
-
-
-NextLaw = Mapping[tuple[int, ...], Sequence[Any]] | Callable[[tuple[int, ...]], Sequence[Any]]
-"""A model as a table: all tokens so far → the law of the next one, in floats or in Fractions."""
-
-
-@dataclass(frozen=True)
-class Growth:
-    """How a tree grows each round: see `GrowthCase`; `budget` of its nodes are verified."""
-
-    expand_width: int
-    branch_width: int
-    max_depth: int
-    budget: int
-
-
-@dataclass(frozen=True, eq=False)
-class LoopRequest:
-    """A request for the loop over table models.
-
-    prompt: int64, at least one token. drafting: the shape of its tree, parent[i] < i, −1 = child of the pending token,
-    or a `Growth`, whose proposals are points; () drafts nothing. proposal: as in `VerifyCase`. greedy: whether the
-    target's argmax decides. scheme: the coin scheme of a sampled request. target, draft: the models.
-    """
-
-    prompt: Ids
-    target: NextLaw
-    draft: NextLaw
-    drafting: tuple[int, ...] | Growth = ()
-    proposal: str = "iid"
-    greedy: bool = False
-    scheme: str = "per_node"
-    limits: Limits = field(default_factory=Limits)
-
-
-@dataclass(frozen=True, eq=False)
-class Round:
-    """What happened to one request in one round: what was verified, what was decided, what it holds afterwards.
-
-    The first is the prefill: a verification without drafts, whose frontier is the first token.
-    """
-
-    verified: VerifyCase
-    decision: Decision
-    state: CommittedState
