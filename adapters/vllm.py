@@ -12,7 +12,8 @@ which `adapters.vllm_warp` describes:
 - `adapters.vllm:triton`: the Triton kernels that run on GPUs, executed by Triton's interpreter
   (`TRITON_INTERPRET=1`), through `forward`. Slow. `adapters.vllm_interpreter` says what is added to the interpreter.
 
-The V2 model runner's sampler, `adapters.vllm:v2` and `adapters.vllm:v2_block`, is in `adapters.vllm_v2`.
+The V2 model runner's sampler, `adapters.vllm:v2` and `adapters.vllm:v2_block`, is in `adapters.vllm_v2`. The whole
+engine, `adapters.vllm:eagle` and its like, is in `adapters.vllm_generate`.
 
 `triton` cannot share a process with the first two: the first call decides, a later call of the other kind
 raises `AdapterError`.
@@ -56,10 +57,24 @@ from adapters.interface import Arithmetic, Declaration, Deviation
 from adapters.vllm_cases import chain, check_coins, frontier_seeds, logits, request_seeds, version
 from adapters.vllm_engine import Engine, injected, sampling_metadata, without_luck
 from adapters.vllm_engine import engine as start_engine
+from adapters.vllm_generate import eagle, eagle3, eagle3_expanded, eagle_expanded
 from adapters.vllm_v2 import v2, v2_block
 from oracle.types import Coins, Decision, VerifyCase, WarpCase
 
-__all__ = ["DECLARATION", "forward", "triton", "v2", "v2_block", "verify_greedy", "verify_random", "verify_sampled"]
+__all__ = [
+    "DECLARATION",
+    "eagle",
+    "eagle3",
+    "eagle3_expanded",
+    "eagle_expanded",
+    "forward",
+    "triton",
+    "v2",
+    "v2_block",
+    "verify_greedy",
+    "verify_random",
+    "verify_sampled",
+]
 
 _TEMPERATURE = "https://github.com/vllm-project/vllm/issues/55005"
 _EVERYWHERE = (
