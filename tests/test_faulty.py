@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from adapters.faulty import acceptance, losses, noise, rows, training, tree, visibility
+from adapters.faulty import acceptance, losses, metrics, noise, rows, training, tree, visibility
 from adapters.harmless import acceptance as harmless
 from adapters.harmless import losses as harmless_losses
+from adapters.harmless import metrics as harmless_metrics
 from adapters.harmless import noise as harmless_noise
 from adapters.harmless import others
 from adapters.harmless import rows as harmless_rows
@@ -34,6 +35,7 @@ FAULTY = {
     "noise": (noise,),
     "tree": (tree,),
     "visibility": (visibility,),
+    "metrics": (metrics,),
 }
 RIGHT = {
     "acceptance": (harmless, others),
@@ -42,6 +44,7 @@ RIGHT = {
     "noise": (harmless_noise,),
     "tree": (harmless_tree,),
     "visibility": (harmless_visibility,),
+    "metrics": (harmless_metrics,),
 }
 """Contract → the modules that hold its implementations, faulty and right ones."""
 
