@@ -29,10 +29,21 @@ from typing import Any
 
 import numpy as np
 
-from adapters import leaf_posterior, topk_drafting
+from adapters import clone_features, eagle_publish, kv_tracers, leaf_posterior, topk_drafting
 from adapters.grown_shape import layered
 from adapters.interface import AdapterError, Arithmetic, Declaration, Deviation, NotApplicable
-from oracle.types import Coins, Decision, Flags, FlattenCase, FlatTree, Ids, MaskCase, VerifyCase
+from oracle.types import (
+    Coins,
+    CommittedState,
+    Decision,
+    Flags,
+    FlattenCase,
+    FlatTree,
+    Ids,
+    MaskCase,
+    PublishCase,
+    VerifyCase,
+)
 
 _CODE = "https://github.com/SafeAILab/EAGLE/blob/v1/eagle/model"
 RANKS = 10
@@ -55,6 +66,7 @@ DECLARATION = Declaration(
         "frontier_coin": "inverse_cdf",
         "accept_operator": "<=",
         "root_in_verification": "yes",
+        "draft_kv": "recomputed",
     },
     arithmetic=Arithmetic(dtype="float32", coin_dtype="float32", via_logits=True, draft_via_logits=True),
     cost={
@@ -64,6 +76,7 @@ DECLARATION = Declaration(
         "verify_greedy": 1e-3,
         "verify_sampled": 2e-3,
         "verify_random": 2e-3,
+        "publish": 4e-3,
     },
     generators=("python", "torch"),
     promises=("seed",),
@@ -136,6 +149,11 @@ def verify_sampled(cases: Sequence[VerifyCase], coins: Sequence[Coins]) -> list[
     return [_sampled(case, coin) for case, coin in zip(cases, coins, strict=True)]
 
 
+def publish(cases: Sequence[PublishCase]) -> list[CommittedState]:
+    """`eagenerate`, a round of each request: see `adapters.eagle_publish`."""
+    return [eagle_publish.publish_static(case, _package().model, _drafter()) for case in cases]
+
+
 class _Static:
     """The buffers of a tree, and its rows in the order of the case."""
 
@@ -199,6 +217,7 @@ def _package() -> Any:
                 torch=importlib.import_module("torch"),
                 functions=importlib.import_module("eagle.model.utils"),
                 drafter=importlib.import_module("eagle.model.cnets"),
+                model=importlib.import_module("eagle.model.ea_model"),
             )
     except ImportError as error:
         raise AdapterError(
@@ -206,6 +225,17 @@ def _package() -> Any:
         ) from error
     found.torch.set_num_threads(1)
     return found
+
+
+@cache
+def _drafter() -> Any:
+    """A drafter of the package's own tree."""
+    package = _package()
+    with package.torch.random.fork_rng(devices=[]):
+        model = package.drafter.Model(clone_features.tiny_config(kv_tracers.SMALL, kv_tracers.SMALL), bias=True)
+    model.diff_device = False
+    model.init_tree()
+    return model
 
 
 def _processor() -> Any:
