@@ -88,7 +88,7 @@ def _declare(method: str, expanded: bool) -> Declaration:
             "https://github.com/vllm-project/vllm/blob/main/vllm/v1/worker/gpu_model_runner.py",
         ),
         arithmetic=Arithmetic(dtype="float32", via_logits=True, draft_via_logits=True),
-        cost={"generate": 0.05},
+        cost={"generate": 1.2e-3},
         promises=("seed", "batch_independent"),
         generators=("torch",),
         deviations=() if expanded else _DEVIATIONS,
