@@ -66,7 +66,7 @@ def answer(check: Check, case: GenerateCase, again: bool = False) -> list[Output
     key = check.implementation.spec, casefile.dumps(casefile.CaseFile("decode", "", (), case))
     if again or key not in _ANSWERS:
         found = compare.members(check.call("generate", copy(case)), len(case.prompts))
-        _ANSWERS[key] = [_output(one, f"generation {i}") for i, one in enumerate(found)]
+        _ANSWERS[key] = [read(one, f"generation {i}") for i, one in enumerate(found)]
     return _ANSWERS[key]
 
 
@@ -126,10 +126,10 @@ def law(check: Check, temperature: float) -> road.Law:
         if tokens not in known:
             case = LawCase(np.array(tokens, dtype=np.int64), temperature)
             (row,) = compare.members(check.call("next_law", [case]), 1)
-            read = compare.vector(row, "a law", "f", vocabulary, "token")
-            if not (np.all(read >= 0) and abs(read.sum() - 1) < 1e-3):
-                raise ClauseViolation(f"after {list(tokens)} it shows {read}, which is no law")
-            known[tokens] = road.exact(read.tolist())
+            values = compare.vector(row, "a law", "f", vocabulary, "token")
+            if not (np.all(values >= 0) and abs(values.sum() - 1) < 1e-3):
+                raise ClauseViolation(f"after {list(tokens)} it shows {values}, which is no law")
+            known[tokens] = road.exact(values.tolist())
         return known[tokens]
 
     return after
@@ -150,13 +150,14 @@ def promised(check: Check, *promises: str) -> None:
             raise Inapplicable(f"the adapter does not promise {promise!r}")
 
 
-def _output(found: Any, where: str) -> Output:
+def read(found: Any, where: str) -> Output:
+    """A generation, its form judged."""
     if not hasattr(found, "tokens"):
         raise ClauseViolation(f"{where} is a {type(found).__name__}, not a Generation with tokens")
     tokens = compare.vector(found.tokens, f"{where}.tokens", entry="token")
     margins = getattr(found, "margins", None)
     if margins is None:
         return Output(tokens.tolist(), None)
-    read = compare.plain(margins, f"{where}.margins")
-    fits = read.shape == tokens.shape and read.dtype.kind == "f"
-    return Output(tokens.tolist(), read.astype(np.float64).tolist() if fits else None)
+    shown = compare.plain(margins, f"{where}.margins")
+    fits = shown.shape == tokens.shape and shown.dtype.kind == "f"
+    return Output(tokens.tolist(), shown.astype(np.float64).tolist() if fits else None)

@@ -13,6 +13,7 @@ import numpy as np
 from adapters.interface import Engine
 from conformance.casefile import storable
 from conformance.verdicts import Inapplicable
+from oracle.errors import BadInput
 from oracle.types import GenerateCase, Ids
 
 
@@ -54,6 +55,25 @@ class Requests:
             rows.append(f"request {i}: {length} tokens, at most {self.limit(i)} new, {kind}, drafts a round: {drafts}")
         rows += [f"a stop token: number {place} of request {i}, decoded plainly" for i, place in self.stops]
         return "\n".join(rows)
+
+
+def validate(case: object) -> None:
+    """Refuse a case that no implementation answers for. Raises `BadInput`."""
+    if not isinstance(case, Requests):
+        return
+    count = len(case.lengths)
+    if not count or min(case.lengths) < 1 or case.seed < 0:
+        raise BadInput("lengths", (), "there are requests, and every prompt has a token", case.lengths)
+    for name, values, empty in (
+        ("limits", case.limits, False),
+        ("drafts", case.drafts, True),
+        ("temperatures", case.temperatures, True),
+    ):
+        if len(values) not in (1, count) and not (empty and not values):
+            raise BadInput(name, (), f"is one for all, or one for each of {count} requests", len(values))
+    for i, (member, place) in enumerate(case.stops):
+        if not 0 <= member < count or place < 0:
+            raise BadInput("stops", (i,), "is a request and a place in its output", member)
 
 
 def prompts(requests: Requests, engine: Engine) -> list[Ids]:
