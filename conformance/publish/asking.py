@@ -90,8 +90,8 @@ def _is_int(value: Any) -> bool:
 
 
 def few(check: Check) -> int:
-    """How many drawn cases a check runs on, where many checks draw the same: half of the profile's, 25 at least."""
-    return max(min(check.profile.examples, 25), check.profile.examples // 2)
+    """How many drawn cases a check runs on, where many checks draw the same: a third of the profile's, 25 at least."""
+    return max(min(check.profile.examples, 25), check.profile.examples // 3)
 
 
 def every(check: Check, drawn: Any, first: Sequence[PublishCase], body: Body, *shown: str, twice: bool = False) -> None:

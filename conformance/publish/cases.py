@@ -278,7 +278,8 @@ STOP_ELSEWHERE = (
     a_round(CHAIN, 1, stop_tokens=[600], order=[-1, 0, -2, 1, 2, 3], request=6),
 )
 """Stop tokens of the prompt, of rejected nodes and of padding."""
-ENDS = (*STOPS_INSIDE, *STOPS_AT_FRONTIER, *LIMITS_INSIDE, *LIMITS_AT_PATH, *LIMITS_AT_FRONTIER, *BOTH)
+CUT = (*STOPS_INSIDE, *LIMITS_INSIDE, *LIMITS_AT_PATH)
+ENDS = (*CUT, *STOPS_AT_FRONTIER, *LIMITS_AT_FRONTIER, *BOTH)
 
 # ---- drafters
 
