@@ -35,7 +35,7 @@ def combine(parts: Sequence[RoundsCase]) -> Metrics:
 
 def count_rounds(case: RoundsCase) -> RoundCounts:
     """What `summarise_rounds` divides, as counts that `add` adds. Raises `BadInput`."""
-    drafted, accepted, emitted = _read(case)
+    drafted, accepted, emitted = read(case)
     # how many rounds accepted at least d drafts, and how many had no further draft after exactly d
     reached = _at_least(accepted)
     ended: dict[int, int] = {}
@@ -102,16 +102,25 @@ def accepted_depths(flags: object, drafted: object) -> Ids:
     return np.array(kept, dtype=np.int64)
 
 
-def numbers(case: RoundsCase, name: str, size: int | str) -> list[int]:
-    """One of the case's vectors as Python integers. Raises `BadInput`."""
-    return [int64(value, name, (i,)) for i, value in enumerate(tensor(getattr(case, name), name, "iu", (size,)))]
+def numbers(values: object, field: str, size: int | str) -> list[int]:
+    """A vector as Python integers, whose sums have no end. Raises `BadInput`."""
+    return [int64(value, field, (i,)) for i, value in enumerate(tensor(values, field, "iu", (size,)))]
 
 
-def _read(case: RoundsCase) -> tuple[list[int], list[int], list[int]]:
-    """drafted, accepted and emitted, each round's numbers checked against each other."""
+def outcome(accepted: int, emitted: int, field: str, index: tuple[int, ...]) -> None:
+    """`BadInput` unless a round that accepts so many drafts can emit so many tokens."""
+    if not 1 <= emitted <= accepted + 1:
+        raise BadInput(
+            field, index, f"a round that accepts {accepted} drafts emits 1 to {accepted + 1} tokens", emitted
+        )
+
+
+def read(case: RoundsCase) -> tuple[list[int], list[int], list[int]]:
+    """drafted, accepted and emitted, each round's numbers checked against each other. Raises `BadInput`."""
     member(case, RoundsCase)
-    drafted = numbers(case, "drafted", "N")
-    accepted, emitted = (numbers(case, name, len(drafted)) for name in ("accepted", "emitted"))
+    drafted = numbers(case.drafted, "drafted", "N")
+    accepted = numbers(case.accepted, "accepted", len(drafted))
+    emitted = numbers(case.emitted, "emitted", len(drafted))
     if case.worker is not None:
         tensor(case.worker, "worker", "iu", (len(drafted),))
     for i, (depth, taken, out) in enumerate(zip(drafted, accepted, emitted)):
@@ -119,9 +128,7 @@ def _read(case: RoundsCase) -> tuple[list[int], list[int], list[int]]:
             raise BadInput("drafted", (i,), f"a draft is 0 to {DEEPEST} tokens deep", depth)
         if not 0 <= taken <= depth:
             raise BadInput("accepted", (i,), f"a round accepts 0 to all {depth} of its drafts", taken)
-        if not 1 <= out <= taken + 1:
-            rule = f"a round that accepts {taken} drafts emits 1 to {taken + 1} tokens"
-            raise BadInput("emitted", (i,), rule, out)
+        outcome(taken, out, "emitted", (i,))
     return drafted, accepted, emitted
 
 
