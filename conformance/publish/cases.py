@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from conformance.casefile import storable
-from conformance.publish import drawing
+from conformance.publish import drawing, model
+from conformance.publish.history import History
 from oracle import publish as oracle
 from oracle.types import PADDING_ROW, ROOT_ROW, CommittedState, Decision, Limits, PublishCase, Verified
 
@@ -142,6 +143,8 @@ def validate(case: object) -> None:
         oracle.publish([case])
     elif isinstance(case, Rounds):
         oracle.publish(case.rounds)
+    elif isinstance(case, History):
+        model.validate(case)
 
 
 # ---- chains: rows in the order of the path, the root's first
