@@ -6,6 +6,9 @@ PROFILE ?= ci
 REPORT  ?=
 ARGS    ?=
 
+# What is imported is compiled once, also where the shell says otherwise: the suite starts hundreds of times.
+unexport PYTHONDONTWRITEBYTECODE
+
 run = $(PYTHON) -m tools.environment
 IMPLEMENTATIONS = adapters.reference adapters.transformers adapters.flashspec adapters.vllm adapters.vllm:forward \
     adapters.vllm:triton adapters.vllm:v2 adapters.vllm:v2_block adapters.sglang adapters.sglang:block \
