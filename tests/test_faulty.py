@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from adapters.faulty import acceptance, losses, metrics, noise, rows, training, tree, visibility
+from adapters.faulty import acceptance, losses, metrics, noise, publish, rows, training, tree, visibility
 from adapters.harmless import acceptance as harmless
 from adapters.harmless import losses as harmless_losses
 from adapters.harmless import metrics as harmless_metrics
 from adapters.harmless import noise as harmless_noise
 from adapters.harmless import others
+from adapters.harmless import publish as harmless_publish
 from adapters.harmless import rows as harmless_rows
 from adapters.harmless import tree as harmless_tree
 from adapters.harmless import visibility as harmless_visibility
@@ -36,6 +37,7 @@ FAULTY = {
     "tree": (tree,),
     "visibility": (visibility,),
     "metrics": (metrics,),
+    "publish": (publish,),
 }
 RIGHT = {
     "acceptance": (harmless, others),
@@ -45,6 +47,7 @@ RIGHT = {
     "tree": (harmless_tree,),
     "visibility": (harmless_visibility,),
     "metrics": (harmless_metrics,),
+    "publish": (harmless_publish,),
 }
 """Contract → the modules that hold its implementations, faulty and right ones."""
 
