@@ -54,9 +54,9 @@ class CountsAreFloats(Summary):
 
     @classmethod
     def summary(cls, rounds: list[Round], workers: list[int]) -> Metrics:
-        found: Any = super().summary(rounds, workers)
-        names = ("rounds", "drafted", "accepted", "emitted")
-        return dataclasses.replace(found, **{name: float(getattr(found, name)) for name in names})
+        found = super().summary(rounds, workers)
+        counts: Any = {name: float(getattr(found, name)) for name in ("rounds", "drafted", "accepted", "emitted")}
+        return dataclasses.replace(found, **counts)
 
 
 class DepthsInATable(Summary):

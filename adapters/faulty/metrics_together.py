@@ -36,7 +36,8 @@ class FirstWorkerAlone(_ByWorker):
 
     @classmethod
     def summary(cls, rounds: list[Round], workers: list[int]) -> Metrics:
-        first = [one for one, who in zip(rounds, workers) if who == min(workers, default=0)]
+        least = min(workers, default=0)
+        first = [one for one, who in zip(rounds, workers) if who == least]
         return super().summary(first, [0] * len(first))
 
 

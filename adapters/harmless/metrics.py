@@ -40,9 +40,9 @@ class WholeArrays(Summary):
         passed = len(taken) - np.searchsorted(taken, depths, side="right")
         tried = passed + np.searchsorted(lost, depths, side="right") - np.searchsorted(lost, depths, side="left")
         entries: list[Any] = [np.float64(p) / t if t else None for p, t in zip(passed, tried)]
-        n, k, a, e = len(drafted), drafted.sum(), accepted.sum(), case.emitted.sum()
-        whole: list[Any] = [e / n if n else None, a / n if n else None, a / k if k else None]
-        return Metrics(np.int64(n), k, a, e, *whole, by_depth=entries)  # type: ignore[arg-type]
+        n, k, a, e = np.int64(len(drafted)), drafted.sum(), accepted.sum(), case.emitted.sum()
+        found: list[Any] = [n, k, a, e, e / n if n else None, a / n if n else None, a / k if k else None, entries]
+        return Metrics(*found)
 
 
 class AddsWorkers(Summary):

@@ -101,11 +101,12 @@ def judge_length(check: Check, case: RoundsCase, found: Answer) -> None:
 def judge(check: Check, name: str, found: float | None, part: int, whole: int, words: str) -> None:
     """`ClauseViolation` unless `found` is the quotient, within rounding; None where there is nothing to divide by."""
     right = road.quotient(part, whole)
-    if found is None or right is None:
-        if found is not right:
-            shown = "None, undefined" if right is None else f"{float(right):.9g}"
-            raise ClauseViolation(f"{name} is {found}; {words} is {shown}")
+    if right is None:
+        if found is not None:
+            raise ClauseViolation(f"{name} is {found}; {words} is undefined: None")
         return
+    if found is None:
+        raise ClauseViolation(f"{name} is None, undefined; {words} is {float(right):.9g}")
     unit = Fraction(DTYPES[check.arithmetic.dtype])
     allowed = abs(right) * ROUNDINGS * unit / (1 - ROUNDINGS * unit)
     if not math.isfinite(found) or abs(Fraction(found) - right) > allowed:
