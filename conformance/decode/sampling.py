@@ -107,7 +107,7 @@ def draw(
     for output in own:
         if len(output) < least:
             raise ClauseViolation(f"an output has {len(output)} tokens, and {LENGTH} were asked for")
-    return own
+    return [output[:LENGTH] for output in own]
 
 
 def shared(check: Check, case: Samples, temperature: float, count: int, stream: int, speculative: bool) -> list[Tokens]:

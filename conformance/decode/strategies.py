@@ -17,8 +17,12 @@ def batches(
     drafts: bool = False,
     sampled: bool = False,
     one_limit: bool = False,
+    shortest: int = 8,
 ) -> Requests:
-    """`least` to `most` requests; `drafts`: numbers of drafts of their own; `sampled`: temperatures of their own."""
+    """`least` to `most` requests; `drafts`: numbers of drafts of their own; `sampled`: temperatures of their own.
+
+    shortest: the lowest limit; what low limits break, the clauses about limits say.
+    """
     count = draw(st.integers(least, most))
 
     def each(values: st.SearchStrategy[int]) -> tuple[int, ...]:
@@ -26,7 +30,7 @@ def batches(
 
     seed = draw(st.integers(100, 2**16))
     lengths = each(st.integers(1, 10))
-    limits = (draw(st.integers(1, 16)),) if one_limit else each(st.integers(1, 16))
+    limits = (draw(st.integers(shortest, 16)),) if one_limit else each(st.integers(shortest, 16))
     return Requests(
         seed,
         lengths,
