@@ -17,8 +17,17 @@ from typing import Any
 
 from adapters import angelslim_engine
 from adapters import clone_features as shared
-from adapters.kv_tracers import PADDING, SMALL, Loop, most, rebound, run, stops
+from adapters.interface import Deviation
+from adapters.kv_tracers import PADDING, SMALL, Loop, deviations, most, rebound, run, stops
 from oracle.types import CommittedState, PublishCase
+
+_CODE = "https://github.com/Tencent/AngelSlim/blob/v0.5.0/angelslim/compressor/speculative"
+_ENDS = f"{_CODE}/inference/models/eagle3/eagle3_model.py#L206-L228"
+DEVIATIONS = deviations(
+    _ENDS,
+    f"{_CODE}/utils/util.py#L322-L329",
+    Deviation("PUBLISH-903", "a round that ends is another one, with padding or without", link=_ENDS),
+)
 
 
 def publish(case: PublishCase) -> CommittedState:

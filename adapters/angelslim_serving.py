@@ -105,6 +105,7 @@ DECLARATION = Declaration(
         Deviation(
             "ACCEPTANCE-108", "the argmax of a row with NaN is a token, and is published", witness="nan_at_the_root"
         ),
+        *angelslim_publish.DEVIATIONS,
     ),
 )
 

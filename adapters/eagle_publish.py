@@ -14,8 +14,19 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from adapters.kv_tracers import PADDING, Loop, most, rebound, run, stops
+from adapters.interface import Deviation
+from adapters.kv_tracers import PADDING, Loop, deviations, most, rebound, run, stops
 from oracle.types import CommittedState, PublishCase
+
+_CLONE = "https://github.com/SafeAILab/EAGLE/blob/cb7e0841fe0c206c6ed74a197ad5e2a1f13f5a2b/eagle/model"
+_PACKAGE = "https://github.com/SafeAILab/EAGLE/blob/v1/eagle/model"
+_ENDS = f"{_CLONE}/ea_model.py#L290-L299"
+DEVIATIONS = deviations(
+    _ENDS,
+    f"{_CLONE}/utils.py#L465-L468",
+    Deviation("PUBLISH-903", "a round that ends is another one, with padding or without", link=_ENDS),
+)
+DEVIATIONS_STATIC = deviations(f"{_PACKAGE}/ea_model.py", f"{_PACKAGE}/utils.py")
 
 
 def publish(case: PublishCase, functions: dict[str, Any], drafter: Any) -> CommittedState:

@@ -97,6 +97,7 @@ DECLARATION = Declaration(
             "a draft with q = 0 is passed over (lossless for drafts that come from q)",
             witness="draft_of_no_draft_mass",
         ),
+        *eagle_publish.DEVIATIONS_STATIC,
     ),
 )
 

@@ -91,6 +91,7 @@ DECLARATION = Declaration(
         Deviation(
             "ACCEPTANCE-108", "the argmax of a row with NaN is a token, and is published", witness="nan_at_the_root"
         ),
+        *eagle_publish.DEVIATIONS,
     ),
 )
 

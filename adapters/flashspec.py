@@ -73,6 +73,7 @@ DECLARATION = Declaration(
             "a NaN in a target row is refused by torch.multinomial",
             witness="nan_in_the_draft_row",
         ),
+        *flashspec_publish.DEVIATIONS,
     ),
 )
 

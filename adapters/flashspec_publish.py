@@ -25,10 +25,17 @@ from typing import Any
 
 import numpy as np
 
-from adapters.interface import AdapterError, NotApplicable
+from adapters.interface import AdapterError, Deviation, NotApplicable
 from adapters.kv_tracers import GoesOn, rebound
 from oracle.types import NOT_SHOWN, PADDING_ROW, ROOT_ROW, CommittedState, PublishCase, Rows
 
+_CODE = "https://github.com/Mattral/FlashSpec/blob/main/flashspec/engine/speculative.py"
+_ABANDONED = "a session is not cut where the round was: it keeps all rows fed, and begins anew if it is used again"
+DEVIATIONS = (
+    Deviation("PUBLISH-602", _ABANDONED, link=_CODE, witness="stop_inside"),
+    Deviation("PUBLISH-606", _ABANDONED, link=_CODE, witness="limit_inside"),
+    Deviation("PUBLISH-902", f"members that end inside their path: {_ABANDONED}", link=_CODE),
+)
 SPARE = 4
 """Tokens that a case without a limit has room for behind its own."""
 
@@ -157,8 +164,8 @@ def _script(case: PublishCase) -> tuple[list[int], list[_Round]]:
         raise NotApplicable("the loop of a finished request has ended")
     if waiting and not output:
         raise NotApplicable("a prompt is prefilled whole, so none of its tokens is pending")
-    kv = np.asarray(state.kv)
-    if not prompt or len(kv) != len(prompt) + len(output) - waiting or (waiting and state.pending != output[-1]):
+    kv, held = np.asarray(state.kv), len(prompt) + len(output) - waiting
+    if not prompt or {len(kv), len(state.features)} != {held} or (waiting and state.pending != output[-1]):
         raise NotApplicable("a state is what the loop made of a prompt; no round leaves this one")
     found = _decided(case, waiting)
     if not waiting:

@@ -19,7 +19,8 @@ What is converted, and nothing else:
   of the cache behind its length, nobody keeps.
 
 Not applicable: states without a pending token, or whose pending token is of the prompt, finished states, and states or
-rows that no round of the loop leaves (a root row that holds another token, a node without a row or with two).
+rows that no round of the loop makes (a root row that holds another token, a node without a row or with two, twice in a
+path).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from adapters.interface import NotApplicable
+from adapters.interface import Deviation, NotApplicable
 from adapters.leaf_posterior import Standing
 from oracle.types import NOT_SHOWN, PADDING_ROW, ROOT_ROW, CommittedState, PublishCase, Rows
 
@@ -237,6 +238,33 @@ def most(case: PublishCase) -> int:
     return sys.maxsize if case.limits.max_new_tokens is None else int(case.limits.max_new_tokens)
 
 
+def deviations(ends: str, drafts: str, *further: Deviation) -> tuple[Deviation, ...]:
+    """What sets these loops apart. ends, drafts: where a round is looked at for an end, and where it drafts."""
+    whole = "rounds are published whole and then looked at: what was accepted behind a stop token stays"
+    late = "only published ids are looked at, so the loop goes on behind a frontier that is a stop token"
+    beyond = "the loop ends once it has published more than max_new_tokens, and drops nothing of the last round"
+    return (
+        Deviation("PUBLISH-601", whole, link=ends, witness="stop_inside"),
+        Deviation("PUBLISH-602", whole, link=ends, witness="stop_inside"),
+        Deviation("PUBLISH-605", late, link=ends, witness="stop_frontier"),
+        Deviation("PUBLISH-606", beyond, link=ends, witness="limit_inside"),
+        Deviation("PUBLISH-607", beyond, link=ends, witness="limit_at_path"),
+        Deviation("PUBLISH-608", beyond, link=ends, witness="limit_at_frontier"),
+        Deviation("PUBLISH-609", f"{whole}; {beyond}", link=ends, witness="limit_then_stop"),
+        Deviation("PUBLISH-610", f"{whole}; {late}", link=ends, witness="stop_at_limit"),
+        Deviation(
+            "PUBLISH-805",
+            "it drafts before it looks for an end: the drafter has a row for the frontier that is dropped",
+            link=drafts,
+            witness="stop_inside",
+        ),
+        Deviation("PUBLISH-902", f"members that end: {whole}; {beyond}", link=ends, witness="mixed"),
+        Deviation("PUBLISH-1002", beyond, link=ends),
+        Deviation("PUBLISH-1006", f"where the bad member is at its limit: {beyond}", link=ends),
+        *further,
+    )
+
+
 def _sequence(case: PublishCase) -> tuple[list[int], list[int]]:
     """Prompt and output; `NotApplicable` where no loop holds such a state between two rounds."""
     state = case.state
@@ -265,8 +293,8 @@ def _decided(case: PublishCase) -> Round:
     if tokens[rows[ROOT_ROW]] != case.state.pending:
         raise NotApplicable("the loop verifies the token that it sampled, and no other")
     path = [int(node) for node in decision.path]
-    if any(node not in rows or node == ROOT_ROW for node in path):
-        raise NotApplicable("a path is a part of the leaf table, which holds nothing but rows")
+    if any(node not in rows or node == ROOT_ROW for node in path) or len(set(path)) < len(path):
+        raise NotApplicable("a path is of the leaf table, which holds rows of the tree, each of them once in a path")
     if decision.frontier < 0:
         raise NotApplicable("the loop samples a frontier in every round")
     others = [node for node in rows if node != ROOT_ROW and node not in path]
