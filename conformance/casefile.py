@@ -133,6 +133,8 @@ def _read(document: Any) -> CaseFile:
 
 
 def _encode(value: Any) -> Any:
+    if value is None or type(value) in (int, bool, str):  # most of what a case holds
+        return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: _encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {"$type": type(value).__name__, **fields}
@@ -151,7 +153,7 @@ def _encode(value: Any) -> Any:
         return _encode(value.item())
     if isinstance(value, float) and not math.isfinite(value):
         return {"$float": str(value)}
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if isinstance(value, (int, float, str)):
         return value
     raise TypeError(f"a case cannot hold a {type(value).__name__}")
 

@@ -17,7 +17,7 @@ from conformance.publish.serving import Clause, Seen, replayed
 from conformance.verdicts import ClauseViolation, Inapplicable
 from oracle.types import PADDING_ROW
 
-STEPS = 40
+STEPS = 30
 """Rules of a run of the machine."""
 CASES_A_STEP = 2.5
 TOKENS = ("prompt", "output")
@@ -58,7 +58,7 @@ def test_requests_do_not_disturb_each_other(check: Check) -> None:
 def rounds(check: Check, clause: Clause, first: Sequence[History], rules: Collection[str] = (), runs: int = 1) -> None:
     """Histories by name, and those of the machine with these rules, each judged by this clause."""
     check.require("publish")
-    wanted = runs * max(check.profile.examples // 7, 6)
+    wanted = runs * max(check.profile.examples // 4, 6)
     cases = STEPS * CASES_A_STEP / 12  # a run hands out as many cases as this many of the examples of other checks
     check.drive(
         lambda search: Machine(check, clause, rules, search),
