@@ -76,7 +76,7 @@ DECLARATION = Declaration(
         "verify_greedy": 1e-3,
         "verify_sampled": 2e-3,
         "verify_random": 2e-3,
-        "publish": 4e-3,
+        "publish": 5e-3,
     },
     generators=("python", "torch"),
     promises=("seed",),

@@ -82,7 +82,7 @@ DECLARATION = Declaration(
         "verify_greedy": 1.5e-4,
         "verify_sampled": 4e-4,
         "verify_random": 3e-4,
-        "publish": 4e-3,
+        "publish": 6e-3,
     },
     generators=("python", "torch"),
     promises=("seed",),
