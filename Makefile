@@ -15,7 +15,7 @@ IMPLEMENTATIONS = adapters.reference adapters.transformers adapters.flashspec ad
     adapters.tiny adapters.tiny:bfloat16 adapters.specforge adapters.angelslim adapters.angelslim:serving \
     adapters.eagle:release adapters.speculators adapters.modelopt
 
-.PHONY: help conformance test full calibration clean-environments
+.PHONY: help conformance test full tables calibration clean-environments
 .DEFAULT_GOAL := help
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo '                              PROFILE=quick|ci|deep  REPORT=FILE  ARGS=... go to pytest'
 	@echo 'make test                     lint, type check, and the tests of this project'
 	@echo 'make full                     everything at length'
+	@echo 'make tables                   write the tables of README and docs/findings.md from docs/reports'
 	@echo 'make clean-environments       delete the virtual environments'
 
 conformance:
@@ -47,6 +48,9 @@ full:
 	@if [ -n "$$HASS_CLONE" ]; then $(MAKE) --no-print-directory conformance IMPL=adapters.hass PROFILE=ci; fi
 	@$(MAKE) --no-print-directory conformance IMPL=adapters.reference PROFILE=deep
 	@$(MAKE) --no-print-directory calibration
+
+tables:
+	@for page in README.md docs/findings.md; do $(run) dev -m conformance.report.table $$page docs/reports/*.json; done
 
 calibration:
 	@$(run) dev -m bench.calibration
