@@ -121,6 +121,8 @@ class Model:
         if isinstance(step, Join):
             self._join(step)
         elif isinstance(step, Together):
+            if len({turn.request for turn in step.turns}) < len(step.turns):
+                raise BadInput("turns", (), "a request has one turn in a round", [t.request for t in step.turns])
             cases = [self.case(turn) for turn in step.turns]
             for turn, case in zip(step.turns, cases):
                 self.requests[turn.request].publish(case, self.kept_drafts)
