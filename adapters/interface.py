@@ -127,6 +127,7 @@ class Engine:
     vocabulary: token ids lie in [0, vocabulary). longest: most tokens of prompt and output together. draft_length:
     drafts a round where the case does not say. roundings and scale bound what batching may do to a target logit:
     roundings is the number of roundings on the longest way to a logit, scale the largest magnitude of what is rounded.
+    hottest: the highest temperature that it takes.
     """
 
     vocabulary: int
@@ -134,6 +135,7 @@ class Engine:
     draft_length: int
     roundings: int
     scale: float
+    hottest: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -287,6 +289,8 @@ def _check_engine(engine: object, refuse: Callable[[str, str, object], None]) ->
             refuse(f"engine.{name}", f"is a whole number of at least {least}", value)
     if isinstance(engine.scale, bool) or not isinstance(engine.scale, (int, float)) or not 0 < engine.scale < math.inf:
         refuse("engine.scale", "is a finite number above 0", engine.scale)
+    if isinstance(engine.hottest, bool) or not isinstance(engine.hottest, (int, float)) or not engine.hottest > 0:
+        refuse("engine.hottest", "is a number above 0", engine.hottest)
 
 
 def _is_number(text: object) -> bool:

@@ -8,8 +8,8 @@ drafter that knows the embedding, the head and one layer is sometimes right, and
   Its vocabulary is a part of the target's, spread over it, with `d2t` (offsets) and `t2d`.
 - an assistant: the target's embedding, first layers and head, a model by itself.
 
-Folders hold config.json and model.safetensors, or pytorch_model.bin where an engine reads nothing else; they are
-temporary and go with the process.
+A folder holds config.json, model.safetensors and, so that engines know which ids there are, a tokenizer of one word a
+token. Folders are temporary and go with the process.
 """
 
 from __future__ import annotations
@@ -213,10 +213,23 @@ def _folder(shape: Shape, kind: str) -> Path:
 
 
 def write(folder: Path, described: dict[str, Any], weights: Weights) -> None:
-    """config.json and model.safetensors."""
+    """config.json, model.safetensors and a tokenizer."""
     from safetensors.numpy import save_file
 
-    (folder / "config.json").write_text(json.dumps(described, indent=1), encoding="utf-8")
+    words = {f"t{i}": i for i in range(described["vocab_size"])}
+    files = {
+        "config.json": described,
+        "tokenizer_config.json": {"tokenizer_class": "PreTrainedTokenizerFast"},
+        "tokenizer.json": {
+            "version": "1.0",
+            **dict.fromkeys(("truncation", "padding", "normalizer", "post_processor", "decoder")),
+            "added_tokens": [],
+            "pre_tokenizer": {"type": "WhitespaceSplit"},
+            "model": {"type": "WordLevel", "vocab": words, "unk_token": "t0"},
+        },
+    }
+    for name, content in files.items():
+        (folder / name).write_text(json.dumps(content), encoding="utf-8")
     whole = {name: np.ascontiguousarray(value) for name, value in weights.items()}
     save_file(whole, str(folder / "model.safetensors"), metadata={"format": "pt"})
 

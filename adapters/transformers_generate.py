@@ -1,8 +1,8 @@
 """Assisted generation of Hugging Face transformers, over the tiny models of `adapters.tiny_models`.
 
 The code under test is `GenerationMixin.generate`, with and without `assistant_model`. It decodes one request at a time
-where an assistant drafts, so requests run one after the other, plain ones too. The assistant is the target's first layer
-between its embedding and its head.
+where an assistant drafts, so requests run one after the other, plain ones too. The assistant is the target's first
+layer between its embedding and its head.
 
 What is converted, and nothing else: temperature 0 is do_sample=False; stop tokens are `eos_token_id`; the drafts of a
 round are the assistant's `num_assistant_tokens`, with the schedule "constant" and without a confidence threshold, so

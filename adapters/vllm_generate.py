@@ -14,7 +14,8 @@ What is converted, and nothing else: a request to `SamplingParams` (temperature,
 what comes back to token ids and margins, the difference of the two best raw log probabilities. Requests have no end
 token of their own. Where a case has one seed, every request has that seed.
 
-Not applicable: draft lengths that differ between requests, and 0: an engine has one, of at least 1.
+Not applicable: draft lengths that differ between requests, and 0: an engine has one, of at least 1. An engine in which
+anything but a request's validation raises is dead; the next case starts another, as one would start the server.
 
 A speculative run in which nothing was drafted would say nothing: it is an `AdapterError`.
 """
@@ -24,7 +25,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,8 @@ BATCH = 128
 """Requests that an engine runs at once."""
 PAGE = 32
 """Tokens a block of its caches holds, the least that vLLM's attention on a CPU takes."""
+HOTTEST = 2.0
+"""The highest temperature of `SamplingParams`."""
 _UNWRITTEN = "https://github.com/vllm-project/vllm/issues/55005"
 
 
@@ -89,7 +91,7 @@ def _declare(method: str, expanded: bool) -> Declaration:
         ),
         arithmetic=Arithmetic(dtype="float32", via_logits=True, draft_via_logits=True),
         cost={"generate": 1.2e-3},
-        promises=("seed", "batch_independent"),
+        promises=("seed", "request_independent"),
         generators=("torch",),
         deviations=() if expanded else _DEVIATIONS,
         engine=Engine(
@@ -98,6 +100,7 @@ def _declare(method: str, expanded: bool) -> Declaration:
             draft_length=DRAFTS,
             roundings=tiny_models.roundings(SHAPE),
             scale=tiny_models.scale(SHAPE),
+            hottest=HOTTEST,
         ),
     )
 
@@ -113,7 +116,8 @@ def _generate(method: str, expanded: bool, case: GenerateCase) -> list[Generatio
     limits, temperatures, seeds = (
         np.broadcast_to(np.asarray(value), number) for value in (case.max_new_tokens, case.temperature, case.seed)
     )
-    running = _running(method, expanded, _drafts(case) if case.speculative else 0)
+    key = (method, expanded, _drafts(case)) if case.speculative else ("", False, 0)
+    running = _running(*key)
     from vllm import SamplingParams
 
     parameters = [
@@ -130,7 +134,13 @@ def _generate(method: str, expanded: bool, case: GenerateCase) -> list[Generatio
     ]
     prompts = [{"prompt_token_ids": np.asarray(prompt).tolist()} for prompt in case.prompts]
     before = running.counts.drafted
-    outputs = running.llm.generate(prompts, parameters, use_tqdm=False)
+    try:
+        outputs = running.llm.generate(prompts, parameters, use_tqdm=False)
+    except ValueError:
+        raise
+    except Exception:
+        _RUNNING.pop(key, None)
+        raise
     generations = [_generation(output.outputs[0]) for output in outputs]
     # The first token comes with the prompt, and a round follows wherever there are two more.
     if case.speculative and running.counts.drafted == before and any(len(g.tokens) > 2 for g in generations):
@@ -156,11 +166,18 @@ def _drafts(case: GenerateCase) -> int:
     return int(lengths[0])
 
 
-@cache
+_RUNNING: dict[tuple[str, bool, int], _Running] = {}
+
+
 def _running(method: str, expanded: bool, drafts: int) -> _Running:
-    """The engine with this many drafts a round, started; 0 is the one without a drafter, which all variants share."""
-    if not drafts and (method, expanded) != ("", False):
-        return _running("", False, 0)
+    """The engine with this many drafts a round; with 0 the one without a drafter, which all variants share."""
+    key = method, expanded, drafts
+    if key not in _RUNNING:
+        _RUNNING[key] = _start(*key)
+    return _RUNNING[key]
+
+
+def _start(method: str, expanded: bool, drafts: int) -> _Running:
     for name, value in (
         ("TORCHDYNAMO_DISABLE", "1"),
         ("VLLM_ENABLE_V1_MULTIPROCESSING", "0"),
@@ -182,7 +199,6 @@ def _running(method: str, expanded: bool, drafts: int) -> _Running:
         }
     llm = LLM(
         model=str(tiny_models.target_folder(SHAPE)),
-        skip_tokenizer_init=True,
         dtype="float32",
         enforce_eager=True,
         max_model_len=SHAPE.longest,

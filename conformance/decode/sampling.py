@@ -93,7 +93,7 @@ def draw(
     size = count * width
     laid: list[float] = [*beside, temperature] * count
     salt = 0 if check.profile.repeatable else check.seed
-    seeds = np.random.default_rng([case.seed, stream, salt]).permutation(2**20)[:size] + stream * 2**20
+    seeds = np.random.default_rng([case.seed, stream, salt]).permutation(size) + stream * 2**20 + salt
     asked = GenerateCase(
         [found[(i // width) % len(found)] for i in range(size)],
         LENGTH,
@@ -127,7 +127,8 @@ def telling(check: Check, case: Samples) -> float:
     if key in _TEMPERATURE:
         return _TEMPERATURE[key]
     found = prompts(check, case)[0]
-    laid = [t for t in TEMPERATURES for _ in range(TRIED)]
+    tried = [t for t in TEMPERATURES if t <= asking.engine(check).hottest]
+    laid = [t for t in tried for _ in range(TRIED)]
     seeds = np.arange(len(laid), dtype=np.int64) + 2**30
 
     def ask(part: slice, temperature: float | Rows) -> list[Tokens]:
@@ -138,9 +139,9 @@ def telling(check: Check, case: Samples) -> float:
         outputs = ask(slice(None), np.array(laid))
     except Inapplicable:  # one temperature a call
         parts = [slice(i, i + TRIED) for i in range(0, len(laid), TRIED)]
-        outputs = [output for part, t in zip(parts, TEMPERATURES) for output in ask(part, t)]
+        outputs = [output for part, t in zip(parts, tried) for output in ask(part, t)]
     chosen = TEMPERATURES[-1]
-    for i, temperature in enumerate(TEMPERATURES):
+    for i, temperature in enumerate(tried):
         seen = Counter(outputs[i * TRIED : (i + 1) * TRIED]).values()
         if sum(n * (n - 1) for n in seen) >= COMING_AGAIN * TRIED * (TRIED - 1):
             chosen = temperature

@@ -49,7 +49,7 @@ def test_a_request_has_the_law_of_its_own_temperature(check: Check) -> None:
 
     def body(case: Samples) -> None:
         temperature, count = sampling.telling(check, case), sampling.pairs(check, case)
-        beside = (4 * temperature, 0.0)
+        beside = (min(4 * temperature, asking.engine(check).hottest), 0.0)
         mixed = sampling.draw(check, case, temperature, count, 3, beside=beside)
         uniform = sampling.shared(check, case, temperature, count, 2, False)
         first, second = ([(i % len(case.lengths), *output) for i, output in enumerate(s)] for s in (mixed, uniform))

@@ -35,10 +35,11 @@ def test_different_seeds_draw_independently(check: Check) -> None:
     check.require("generate")
 
     def body(case: Samples) -> None:
-        hot = sampling.draw(check, case, HOT, HOT_OUTPUTS, 7)
+        heat = min(HOT, asking.engine(check).hottest)
+        hot = sampling.draw(check, case, heat, HOT_OUTPUTS, 7)
         if len(set(hot)) == 1:
             raise ClauseViolation(
-                f"at temperature {HOT:g} {HOT_OUTPUTS} requests with different seeds have one output, {list(hot[0])}"
+                f"at temperature {heat:g} {HOT_OUTPUTS} requests with different seeds have one output, {list(hot[0])}"
             )
         temperature, count = sampling.telling(check, case), sampling.pairs(check, case)
         calls = [
