@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from adapters.faulty import acceptance, losses, metrics, noise, publish, rows, training, tree, visibility
+from adapters.faulty import acceptance, decode, losses, metrics, noise, publish, rows, training, tree, visibility
 from adapters.harmless import acceptance as harmless
+from adapters.harmless import decode as harmless_decode
 from adapters.harmless import losses as harmless_losses
 from adapters.harmless import metrics as harmless_metrics
 from adapters.harmless import noise as harmless_noise
@@ -36,6 +37,7 @@ FAULTY = {
     "noise": (noise,),
     "tree": (tree,),
     "visibility": (visibility,),
+    "decode": (decode,),
     "metrics": (metrics,),
     "publish": (publish,),
 }
@@ -46,6 +48,7 @@ RIGHT = {
     "noise": (harmless_noise,),
     "tree": (harmless_tree,),
     "visibility": (harmless_visibility,),
+    "decode": (harmless_decode,),
     "metrics": (harmless_metrics,),
     "publish": (harmless_publish,),
 }

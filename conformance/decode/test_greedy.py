@@ -53,7 +53,7 @@ def test_a_request_that_is_asked_again(check: Check) -> None:
             (found,) = asking.outputs(check, requests, again=True)
             ties.compare(check, f"the request, asked for the {('first', 'second')[turn]} time", found.tokens, right)
             longer = np.concatenate([prompt, np.array(right.tokens[: limit // 2], dtype=np.int64)])
-            rest = max(1, limit // 2)
+            rest = max(8, limit // 2)
             (more,) = asking.answer(check, GenerateCase([longer], rest, 0.0, True, 0), again=True)
             words = f"a prompt of {len(longer)} tokens that goes on from it"
             ties.compare(check, words, more.tokens, asking.decoded(check, longer, rest))
