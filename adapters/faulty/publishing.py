@@ -23,13 +23,13 @@ class Round:
 
     def __init__(self, case: PublishCase) -> None:
         self.case = case
-        self.prompt = case.state.prompt.tolist()
-        self.output = case.state.output.tolist()
-        self.nodes = case.verified.row_node.tolist()
-        self.tokens = case.verified.row_token.tolist()
-        self.kv = case.verified.kv.tolist()
-        self.features = case.verified.features.tolist()
-        self.path = list(case.decision.path)
+        self.prompt: list[int] = case.state.prompt.tolist()
+        self.output: list[int] = case.state.output.tolist()
+        self.nodes: list[int] = case.verified.row_node.tolist()
+        self.tokens: list[int] = case.verified.row_token.tolist()
+        self.kv: list[float] = case.verified.kv.tolist()
+        self.features: list[float] = case.verified.features.tolist()
+        self.path: list[int] = list(case.decision.path)
         self.stops = set(case.limits.stop_tokens)
 
     @property

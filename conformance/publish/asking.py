@@ -157,7 +157,7 @@ def rows(
     last = max(len(wanted), len(given)) if exact else len(wanted)
     for i in range(start, last if stop is None else min(stop, last)):
         if wanted[i : i + 1] != given[i : i + 1]:
-            held = dataclasses.replace(found, **{name: np.array(given)})
+            held: Any = dataclasses.replace(found, **{name: np.array(given)})  # type: ignore[arg-type]
             raise ClauseViolation(drawing.first_difference(case, right, held, name, i))
 
 
