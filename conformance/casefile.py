@@ -140,7 +140,7 @@ def _encode(value: Any) -> Any:
         return {"$type": type(value).__name__, **fields}
     if isinstance(value, np.ndarray):
         data = value.reshape(-1).tolist()
-        if value.dtype.kind not in "iub":
+        if value.dtype.kind not in "iub" and not (value.dtype.kind == "f" and np.isfinite(value).all()):
             data = [_encode(v) for v in data]
         return {"$array": str(value.dtype), "shape": list(value.shape), "data": data}
     if isinstance(value, Fraction):
