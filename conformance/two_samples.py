@@ -90,7 +90,7 @@ class TwoSamples:
     @property
     def common(self) -> list[float]:
         """The law of both samples together."""
-        return ((self._first + self._second)[0] / max(2 * self.pairs, 1)).tolist()
+        return [float(n) / max(2 * self.pairs, 1) for n in (self._first + self._second)[0]]
 
 
 def log_growth(first: Floats, second: Floats, pairs: Integers) -> Floats:
@@ -126,7 +126,7 @@ def detectable_distance(law: Sequence[float], alpha: float, pairs: int) -> float
     if len(p) < 1 or not np.all(p >= 0) or abs(p.sum() - 1) > 1e-6:
         raise BadInput("law", (), "a law sums to one", float(p.sum()))
     p = p / p.sum()
-    distances = [d for d in DISTANCES if d <= 1 - float(p.min())]
+    distances: list[float] = [d for d in DISTANCES if d <= 1 - float(p.min())]
 
     def detects(distance: float, runs: int) -> bool:
         tried = hardest(p, distance)[: 2 if runs < RUNS else 4]
@@ -139,7 +139,7 @@ def detectable_distance(law: Sequence[float], alpha: float, pairs: int) -> float
     while low < len(distances):  # a quick guess is low: it is moved up by a twelfth until the full runs confirm it
         low = next((i for i, d in enumerate(distances) if d >= distances[low] * 13 / 12), len(distances))
         if low < len(distances) and detects(distances[low], RUNS):
-            return distances[low]
+            return float(distances[low])
     return 1.0
 
 
