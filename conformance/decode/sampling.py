@@ -33,7 +33,7 @@ PILOT = 10
 TEMPERATURES = (30.0, 10.0, 3.0, 1.0, 0.5, 0.25, 0.12, 0.06, 0.03, 0.01)
 TRIED = 24
 """Outputs that are looked at for each temperature."""
-COMING_AGAIN = 0.08
+COMING_AGAIN = 0.12
 """How often two outputs at the temperature that is looked for are the same, at least."""
 
 Tokens = tuple[int, ...]
@@ -49,7 +49,7 @@ class Samples:
 
     seed: int
     lengths: tuple[int, ...]
-    share: float = 0.5
+    share: float = 1.0
 
     def drawn(self) -> str:
         lengths = ", ".join(map(str, self.lengths))
