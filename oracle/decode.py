@@ -84,9 +84,12 @@ class Drawn:
 # ---- the model
 
 
+@lru_cache(maxsize=2**16)
 def logits_after(prefix: Prefix) -> Rows:
-    """The target's logits, float64 [V]."""
-    return _noise(prefix, 0) * SPREAD
+    """The target's logits, float64 [V], read-only."""
+    row = _noise(prefix, 0) * SPREAD
+    row.setflags(write=False)
+    return row
 
 
 @lru_cache(maxsize=2**16)

@@ -95,4 +95,4 @@ def test_the_law_is_that_which_is_shown(check: Check) -> None:
                 f"{law[worst]:.3f}"
             )
 
-    check.for_each([Samples(23, (3,))], body)
+    check.for_each([Samples(23, (3,), 0.5)], body)
