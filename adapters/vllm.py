@@ -13,7 +13,8 @@ which `adapters.vllm_warp` describes:
   (`TRITON_INTERPRET=1`), through `forward`. Slow. `adapters.vllm_interpreter` says what is added to the interpreter.
 
 The V2 model runner's sampler, `adapters.vllm:v2` and `adapters.vllm:v2_block`, is in `adapters.vllm_v2`. The whole
-engine, `adapters.vllm:eagle` and its like, is in `adapters.vllm_generate`.
+engine, `adapters.vllm:eagle` and its like, is in `adapters.vllm_generate`; its counters, `adapters.vllm:metrics`, are in
+`adapters.vllm_metrics`.
 
 `triton` cannot share a process with the first two: the first call decides, a later call of the other kind
 raises `AdapterError`.
@@ -58,6 +59,7 @@ from adapters.vllm_cases import chain, check_coins, frontier_seeds, logits, requ
 from adapters.vllm_engine import Engine, injected, sampling_metadata, without_luck
 from adapters.vllm_engine import engine as start_engine
 from adapters.vllm_generate import eagle, eagle3, eagle3_expanded, eagle_expanded
+from adapters.vllm_metrics import metrics
 from adapters.vllm_v2 import v2, v2_block
 from oracle.types import Coins, Decision, VerifyCase, WarpCase
 
@@ -68,6 +70,7 @@ __all__ = [
     "eagle3_expanded",
     "eagle_expanded",
     "forward",
+    "metrics",
     "triton",
     "v2",
     "v2_block",

@@ -116,6 +116,8 @@ WITNESSES: Mapping[str, Any] = {
     "unreached": UNREACHED,
     "falling": FALLING,
     "two_workers": TWO_WORKERS,
+    "unequal": UNEQUAL,
+    "idle": IDLE,
     "own_depths": OWN_DEPTHS,
     "enduring": ENDURING,
 }
