@@ -13,8 +13,8 @@ which `adapters.vllm_warp` describes:
   (`TRITON_INTERPRET=1`), through `forward`. Slow. `adapters.vllm_interpreter` says what is added to the interpreter.
 
 The V2 model runner's sampler, `adapters.vllm:v2` and `adapters.vllm:v2_block`, is in `adapters.vllm_v2`. The whole
-engine, `adapters.vllm:eagle` and its like, is in `adapters.vllm_generate`; its counters, `adapters.vllm:metrics`, are in
-`adapters.vllm_metrics`.
+engine, `adapters.vllm:eagle` and its like, is in `adapters.vllm_generate`; what it counts and logs of its rounds,
+`adapters.vllm:metrics`, is in `adapters.vllm_metrics`.
 
 `triton` cannot share a process with the first two: the first call decides, a later call of the other kind
 raises `AdapterError`.
