@@ -10,7 +10,9 @@ from collections.abc import Sequence
 
 from adapters.faulty.publish_drafter import *  # noqa: F403 - one address for every fault
 from adapters.faulty.publish_ends import *  # noqa: F403
+from adapters.faulty.publish_paged import *  # noqa: F403
 from adapters.faulty.publish_refusals import *  # noqa: F403
+from adapters.faulty.publish_rounds import *  # noqa: F403
 from adapters.faulty.publish_rows import *  # noqa: F403
 from adapters.faulty.publishing import PAD, Publisher, Round
 from oracle.types import CommittedState, PublishCase
