@@ -141,12 +141,13 @@ STOPS = (
     Requests(14, (5, 2, 8), (20,), stops=((0, 4),)),
     Requests(14, (5, 2, 8), (20,), stops=((1, 0),)),
     Requests(14, (5, 2, 8), (20,), stops=((2, 9),)),
-    Requests(14, (5, 2, 8), (3, 20, 4), stops=((0, 2), (2, 3))),
+    Requests(14, (5, 2, 8), (20, 9, 4), stops=((2, 3),)),
 )
 """A stop token at the first place, inside a run, late; and where it is the last token allowed as well."""
 SEVERAL_STOPS = (
     Requests(14, (5, 2, 8), (20,), stops=((0, 6), (1, 3), (2, 8))),
     Requests(14, (5, 2, 8), (20,), stops=((2, 7), (1, 5), (0, 2))),
+    Requests(14, (5, 2, 8), (3, 20, 4), stops=((0, 2), (2, 3))),
 )
 
 WITNESSES = {

@@ -88,7 +88,7 @@ def test_the_case_is_left_alone(check: Check, speculative: bool) -> None:
     def body(requests: Requests) -> None:
         whole = made(requests, asking.engine(check), speculative, (1,))
         mine = copy(whole)
-        asking.raw(check, mine)
+        check.call("generate", mine)
         if len(mine.prompts) != len(whole.prompts):
             raise ClauseViolation(f"{len(mine.prompts)} prompts are left of {len(whole.prompts)}")
         if names := written(whole, mine):
