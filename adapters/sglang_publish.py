@@ -47,7 +47,27 @@ from adapters.interface import Deviation, NotApplicable
 from oracle.types import NOT_SHOWN, PADDING_ROW, ROOT_ROW, CommittedState, PublishCase
 
 COST = {"publish": 3e-2}
-DEVIATIONS: tuple[Deviation, ...] = ()
+_CODE = "https://github.com/sgl-project/sglang/blob/v0.5.23/python/sglang/srt"
+_VERIFY = f"{_CODE}/speculative/eagle_worker_common.py#L547"
+_RESULTS = f"{_CODE}/managers/scheduler_components/batch_result_processor.py#L1022"
+DEVIATIONS = (
+    Deviation(
+        "PUBLISH-903",
+        "a predicted id that is out of range ends a request before its stop tokens are looked for, and what was "
+        "accepted behind a stop token is output with it",
+        link=f"{_CODE}/managers/schedule_batch.py#L2018",
+    ),
+    Deviation(
+        "PUBLISH-1001", "a result is that of a request, of no certain round: it is published again", link=_VERIFY
+    ),
+    Deviation(
+        "PUBLISH-1002",
+        "the result of a finished request is passed over in silence, and one at its limit is cut to it",
+        link=_RESULTS,
+    ),
+    Deviation("PUBLISH-1004", "accept_index is taken as it is, a slot twice as well", link=_VERIFY),
+    Deviation("PUBLISH-1006", "the bad member is published like the others", link=_VERIFY),
+)
 UNPREDICTED = 2**31 - 2
 """What the target predicts behind rows that are not on the path."""
 UNLIMITED = 1 << 30
@@ -143,7 +163,9 @@ class _Round:
         req.kv.req_pool_idx, req.kv.kv_committed_len = i, member.length
         req.kv.kv_allocated_len = self.slots.shape[1]
         if member.case.state.finished:
-            req.finished_reason = self.e.requests.FINISH_LENGTH(length=len(member.output))
+            stopped = member.case.state.finish_reason == "stop"
+            r = self.e.requests
+            req.finished_reason = r.FINISH_MATCHED_TOKEN(0) if stopped else r.FINISH_LENGTH(len(member.output))
         return req
 
     def _batch(self) -> Any:
