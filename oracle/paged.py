@@ -275,7 +275,9 @@ class Store(Pool):
         blocks = () if source is None else source.blocks[: self.blocks_for(shared)]
         for block in blocks:
             work.share(block)
-        table = self.writable(work, dataclasses.replace(request, blocks=blocks, length=shared), shared)
+        table = list(blocks)
+        if shared < length:
+            table = self.writable(work, dataclasses.replace(request, blocks=blocks, length=shared), shared)
         self.extend(work, table, length)
         for place in range(shared, length):
             _, *values = mine[place]
