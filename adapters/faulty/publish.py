@@ -29,7 +29,7 @@ class TokensAsFloats(Publisher):
         return dataclasses.replace(state, output=state.output.astype(float))
 
 
-class PaddedRows(Publisher):
+class KvAsAMatrix(Publisher):
     """Returns KV as a matrix with one request a line."""
 
     refutes = "PUBLISH-101"
