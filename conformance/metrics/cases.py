@@ -100,8 +100,8 @@ WORKERS = (TWO_WORKERS, UNEQUAL, IDLE, OWN_DEPTHS)
 _BLOCK = [(70_000, 69_991, 69_992), (69_999, 65_537, 65_530), (1, 0, 1), (70_000, 70_000, 70_001)]
 LARGE = run([(300, 255, 256)] * 260)
 """Sums beyond 16 bits."""
-HUGE = run(_BLOCK * 11_000)
-"""Sums beyond 32 bits, odd ones, of a few very deep drafts a thousand times each."""
+HUGE = run(_BLOCK * 21_000)
+"""Sums beyond 32 bits, odd ones, of a few very deep drafts, each many times over."""
 ENDURING = run([(3, 3, 4)] * 3_000 + [(3, 0, 1)] * 2_001 + [(5, 2, 2)] * 500)
 """A run whose last thousand rounds are not like its others."""
 LONG = (LARGE, HUGE, ENDURING)
