@@ -14,7 +14,8 @@ What is converted, and nothing else:
 - a request to blocks of four slots, dealt out in turns, so that no two of a request lie side by side. Free slots hold
   NaN;
 - a case's rows to the request's rows of the batch, the pending token first. The target "computes" the case's numbers,
-  the drafter those that it is fed, and it always drafts token 0, as often as the longest chain has drafts;
+  the drafter those that it is fed, and it always drafts token 0, as often as the longest chain has drafts. Its rows of
+  these hold NaN;
 - no limit to a million tokens; the context has room for more than any case asks for.
 
 What is read back: output from the request; KV through the block table, as far as the scheduler counts it as computed;

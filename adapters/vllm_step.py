@@ -100,7 +100,7 @@ class _Buffer:
 
 
 class Drafter:
-    """A draft model: a row holds the feature that it is made from, which is also what comes out.
+    """A draft model: a row holds the feature that it is made from. What it feeds back is NaN, as are the rows of that.
 
     seeds: the features that the first drafts are made from.
     """
@@ -111,7 +111,7 @@ class Drafter:
 
     def __call__(self, hidden_states: Any, **_: Any) -> tuple[Any, Any]:
         self._rows[self._slots] = hidden_states[:, 0]
-        return hidden_states.clone(), hidden_states.clone()
+        return hidden_states.clone(), hidden_states * float("nan")
 
     def compute_logits(self, hidden_states: Any) -> Any:
         """The same for all tokens, so token 0 is drafted."""
