@@ -12,6 +12,8 @@ What is converted, and nothing else:
 - laws to logits: log(p) in float64, rounded to float32, −inf for 0, and the processor of temperature 1. Drafts take the
   place of `torch.multinomial` in `sample`. Coins: as in `adapters.leaf_posterior`.
 
+The whole engine, `generate`, is in `adapters.eagle_engine`.
+
 Sampled drafts come from rows without replacement; of other kinds only those without siblings are the same thing. In
 greedy decoding drafts have no law, so any kind is. Not applicable: trees without a node, more than ten siblings, twins.
 """
@@ -29,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from adapters import clone_features, eagle_publish, kv_tracers, leaf_posterior, topk_drafting
+from adapters import clone_features, eagle_engine, eagle_publish, kv_tracers, leaf_posterior, topk_drafting
 from adapters.grown_shape import layered
 from adapters.interface import AdapterError, Arithmetic, Declaration, Deviation, NotApplicable
 from oracle.types import (
@@ -77,9 +79,12 @@ DECLARATION = Declaration(
         "verify_sampled": 2e-3,
         "verify_random": 2e-3,
         "publish": 5e-3,
+        "generate": 6e-2,
+        "next_law": 6e-3,
     },
     generators=("python", "torch"),
-    promises=("seed",),
+    promises=("seed", "request_independent"),
+    engine=eagle_engine.served(eagle_engine.STATIC_LEVELS),
     deviations=(
         Deviation("TREE-604", "paths are sorted by what they hold, padding last", link=f"{_CODE}/utils.py"),
         Deviation(
@@ -100,6 +105,10 @@ DECLARATION = Declaration(
         *eagle_publish.DEVIATIONS_STATIC,
     ),
 )
+
+
+generate = eagle_engine.release_generate
+next_law = eagle_engine.release_next_law
 
 
 def flatten_tree(cases: Sequence[FlattenCase]) -> list[FlatTree]:

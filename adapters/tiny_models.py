@@ -202,7 +202,7 @@ def _home() -> tempfile.TemporaryDirectory[str]:
 def _folder(shape: Shape, kind: str) -> Path:
     makers = {
         "target": (target, config(shape, shape.layers)),
-        "eagle": (eagle, config(shape, 1)),
+        "eagle": (eagle, config(shape, 1, bias=False)),
         "eagle3": (eagle3, eagle3_config(shape)),
         "assistant": (assistant, config(shape, 1)),
     }
@@ -213,12 +213,13 @@ def _folder(shape: Shape, kind: str) -> Path:
 
 
 def write(folder: Path, described: dict[str, Any], weights: Weights) -> None:
-    """config.json, model.safetensors and a tokenizer."""
+    """config.json, model.safetensors with its index, and a tokenizer."""
     from safetensors.numpy import save_file
 
     words = {f"t{i}": i for i in range(described["vocab_size"])}
     files = {
         "config.json": described,
+        "model.safetensors.index.json": {"metadata": {}, "weight_map": dict.fromkeys(weights, "model.safetensors")},
         "tokenizer_config.json": {"tokenizer_class": "PreTrainedTokenizerFast"},
         "tokenizer.json": {
             "version": "1.0",
