@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from conformance.publish.history import GoBack, History, Join, Keep, Leave, Preempt, Resume, Step, Together, Turn
 from conformance.publish.model import TOKENS, Model, following
 from oracle.types import PADDING_ROW, ROOT_ROW
@@ -132,10 +130,18 @@ def _shared() -> History:
     return book.rounds(book.chain(1, 1), book.chain(3, 2)).rounds(book.chain(3, 1, 1), book.chain(1, 1, 1)).history()
 
 
-def named(*made: History) -> Sequence[History]:
-    return made
+def _mixed() -> History:
+    """All at once: prefixes, preemption, states that are gone back to, places that change, limits, padding."""
+    book = Book().do(Join(0, prompt(5, 5, 1)), Join(1, prompt(5, 5, 2), max_new_tokens=14))
+    book.rounds(book.tree(1, 2), book.tree(0, 1)).do(Keep(0), Keep(1))
+    book.rounds(book.tree(0, 3, mapped=True), book.chain(1, 1, 2)).do(Preempt(0))
+    book.do(Join(2, (*book.model.requests[1].sequence[:7], *prompt(3)), drafter=False, shares=1, rows=7))
+    book.rounds(book.chain(2, 2, 2), book.tree(1, 1)).do(Resume(0), GoBack(1, 0))
+    book.rounds(book.tree(2, 1, mapped=True), book.tree(1, 2), book.chain(0, 0, 3)).do(Keep(2), Leave(0))
+    book.rounds(book.chain(1, 0), book.chain(2, 3)).do(GoBack(2, 0)).rounds(book.tree(2, 2), book.tree(1, 0))
+    return book.rounds(book.chain(1, 2, 1)).rounds(book.chain(2, 1)).history()
 
 
 CHAINS, TREES, ENDS = _chains(), _trees(), _ends()
-BASIC = named(CHAINS, TREES, ENDS)
-BACK, PREEMPTED, SHARED = _back(), _preempted(), _shared()
+BASIC = (CHAINS, TREES, ENDS)
+BACK, PREEMPTED, SHARED, MIXED = _back(), _preempted(), _shared(), _mixed()

@@ -77,8 +77,9 @@ class Serving:
         self.states.update(truths)  # what goes on from a round that the implementation has no notion of
         for name in names:
             self.answers.pop(name, None)
-        answers = compare.members(self.check.call("publish", [copy(case) for case in cases]), len(cases))
-        for name, case, answer in zip(names, cases, answers):
+        for name, case, answer in zip(names, cases, self._answers(cases)):
+            if answer is None:
+                continue
             try:
                 found = asking.formed(answer)
                 self.clause.judge(Seen(name, case, truths[name], found))
@@ -88,6 +89,21 @@ class Serving:
             self.states[name] = dataclasses.replace(truths[name], **own)
             self.answers[name] = answer
         self.published += 1
+
+    def _answers(self, cases: Sequence[PublishCase]) -> list[Any]:
+        """The states of a batch; member by member where it has no notion of the batch, None of such a member."""
+        try:
+            return compare.members(self.check.call("publish", [copy(case) for case in cases]), len(cases))
+        except Inapplicable as outcome:
+            answers: list[Any] = []
+            for case in cases if len(cases) > 1 else ():
+                try:
+                    answers += compare.members(self.check.call("publish", [copy(case)]), 1)
+                except Inapplicable:
+                    answers.append(None)
+            if all(answer is None for answer in answers):
+                raise outcome from None
+            return answers
 
     def _other(self, step: Join | Keep | GoBack | Preempt | Resume | Leave) -> None:
         name = step.request
