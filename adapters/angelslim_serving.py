@@ -3,7 +3,8 @@
 The code under test is `topK_genrate` of `Llama3Eagle3Drafter` behind a drafter made from a table (see
 `adapters.topk_drafting`), `evaluate_posterior` (see `adapters.leaf_posterior`; it draws the frontier token itself) and
 `tree_decoding`, which makes positions absolute, all of `angelslim.compressor.speculative`. Scores are float32. The leaf
-table is that of greedy decoding. The code verifies one request at a time, so members run one after the other.
+table is that of greedy decoding. The code verifies one request at a time, so members run one after the other. `publish`
+runs a round of its loop: see `adapters.angelslim_publish`.
 
 `_get_topk_tokens` hands out the log probabilities of the first row for all of the rows that are expanded, so no drafter
 can make a given tree grow. Where a tree is given, the stand-in for the drafter picks its best tokens itself; parents,

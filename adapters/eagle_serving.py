@@ -3,7 +3,8 @@
 From a clone of yours, as in `adapters.eagle`: `topK_genrate` of `Model` in `eagle/model/cnets.py` behind a drafter made
 from a table (see `adapters.topk_drafting`), `evaluate_posterior` in `eagle/model/utils.py` (see
 `adapters.leaf_posterior`), and `tree_decoding` of the same file, which makes positions absolute. The leaf table is that
-of greedy decoding. The code verifies one request at a time, so members run one after the other.
+of greedy decoding. The code verifies one request at a time, so members run one after the other. `publish` runs a round
+of its loop: see `adapters.eagle_publish`.
 
 `serving` scores in float32. `half` scores in float16, as the models that are served do, and only drafts: a child whose
 log probability is lost in rounding ties with its parent, and the choice of nodes may keep the child alone.

@@ -8,7 +8,7 @@ The code under test is what `SpeculativeEngine` calls when it decodes one sequen
 
 `rejection_sample`, the step of its other loop, has no token for a round in which everything is accepted: the
 loop draws it inline, so there is no function that gives a whole decision. `verify_tokens_reference` answers
-with the accept mask alone. Neither is called.
+with the accept mask alone. Neither is called. `publish` runs a round of the loop: see `adapters.flashspec_publish`.
 
 What is converted, and nothing else:
 - laws to log-probabilities: log(p) in float64, rounded to float32, −inf for 0, NaN for a negative number;

@@ -1,4 +1,4 @@
-"""Driving one round of a real decoding loop by EAGLE's authors, and reading what it leaves behind.
+"""Driving one round of a real decoding loop, EAGLE's or one made after it, and reading what it leaves behind.
 
 The loop itself, its `update_inference_inputs` and the drafter's `topK_genrate` are the implementation's own. At their
 edges stand, for one request at a time:
