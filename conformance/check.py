@@ -179,7 +179,8 @@ class Check:
             self._settings(runs), stateful_step_count=steps, verbosity=hypothesis.Verbosity.quiet
         )
         try:
-            run_state_machine_as_test(hypothesis.seed(self.seed)(lambda: machine(search)), settings=settings)
+            made: Any = hypothesis.seed(self.seed)(lambda: machine(search))
+            run_state_machine_as_test(made, settings=settings)
         except hypothesis.errors.Flaky as error:
             raise _violation_inside(error) from error
         return self._settle()
@@ -303,20 +304,31 @@ class Search:
     def __init__(self, check: Check, body: Callable[[Any], object]) -> None:
         self.check, self.body = check, body
         self.failed: set[str] = set()
+        self.leading: set[str] = set()
+        """What the steps of a run that failed lead over."""
+        self.run: list[str] = []
         self.began: float | None = None
+
+    def begin(self) -> None:
+        """Another run of the machine."""
+        self.run = []
 
     def step(self, history: Any, act: Callable[[], object]) -> None:
         """`act` takes the last step of the history."""
         text = self.check._text(history)
+        self.run.append(text)
         if self.began is not None and time.monotonic() > self.began + self.check.profile.shrink_seconds:
             if text in self.failed:  # the smallest that was found
                 self.check._run(self.body, history, text)
+            elif text not in self.leading:
+                hypothesis.reject()
             return
         try:
             self.check._run(lambda _: act(), history, text)
         except CheckOutcome:
             self.began = time.monotonic() if self.began is None else self.began
             self.failed.add(text)
+            self.leading.update(self.run)
             raise
 
 

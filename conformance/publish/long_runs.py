@@ -95,17 +95,18 @@ def accounts(seen: Seen) -> None:
     kept = set(seen.right.kv.tolist())
     rejected = [kv for kv in verified.kv.tolist() if kv not in kept]
     shown = [name for name in (*ROWS, "seed", "freed") if is_shown(getattr(seen.found, name))]
+    freed = list(seen.found.freed) if "freed" in shown else []
     if not set(shown) - {"seed"}:
         raise Inapplicable("the implementation shows neither rows nor what it gives back")
     if {"kv", "freed"} <= set(shown):
         before = Counter([*seen.case.state.kv.tolist(), *handed])
-        after = Counter([*seen.found.kv.tolist(), *seen.found.freed.tolist()])
+        after = Counter([*seen.found.kv.tolist(), *freed])
         for kv in [*before, *after]:
             if before[kv] != after[kv]:
                 words = f"row {drawing.number(kv)} was handed out {_times(before[kv])}; it is now held or given back "
                 raise ClauseViolation(f"{words}{_times(after[kv])}")
-    elif "freed" in shown and Counter(seen.found.freed.tolist()) != Counter(kv for kv in handed if kv not in kept):
-        raise ClauseViolation(f"rows {seen.found.freed.tolist()} are given back; rejected were {rejected}")
+    elif "freed" in shown and Counter(freed) != Counter(kv for kv in handed if kv not in kept):
+        raise ClauseViolation(f"rows {freed} are given back; rejected were {rejected}")
     for name, made in (("kv", 0.0), ("features", 0.5), ("draft_kv", 0.0), ("seed", 0.5)):
         value = getattr(seen.found, name)
         if name not in shown or value is None:

@@ -6,7 +6,7 @@ a history, and replays without the machine.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from hypothesis import strategies as st
@@ -25,20 +25,24 @@ STYLES = ("chains", "trees", "rows")
 """What is verified: chains; trees; trees whose rows are permuted, with padding between them."""
 
 
-def may(*kinds: str) -> Any:
-    """The rules of a check that drives some of these."""
-    return precondition(lambda machine: not machine.rules.isdisjoint(kinds))
+Rule = Callable[..., Any]
+
+
+def may(kind: str) -> Callable[[Rule], Rule]:
+    """A rule of the checks that allow this."""
+    return precondition(lambda machine: kind in machine.allowed)
 
 
 class Machine(RuleBasedStateMachine):
-    """rules: "keep", "preempt", "share", "move": what may happen beside rounds.
+    """allowed: "keep", "preempt", "share", "move": what may happen beside rounds.
 
     With none of them, requests come in groups and take part in every round, in the order they came.
     """
 
-    def __init__(self, check: Check, clause: Clause, rules: Collection[str], search: Search) -> None:
+    def __init__(self, check: Check, clause: Clause, allowed: Collection[str], search: Search) -> None:
         super().__init__()
-        self.search, self.rules = search, frozenset(rules)
+        self.search, self.allowed = search, frozenset(allowed)
+        search.begin()
         self.serving = Serving(check, clause)
         self.model = Model(asking.draft_kv(check))  # it goes on where a search has ended and nothing is served
         self.steps: list[Step] = []
@@ -141,7 +145,7 @@ class Machine(RuleBasedStateMachine):
 
     def round(self, data: st.DataObject, drafts: int) -> None:
         names = self.those(lambda truth: truth.goes_on)
-        if "move" in self.rules:
+        if "move" in self.allowed:
             names = data.draw(st.lists(st.sampled_from(names), unique=True))
         self.do(Together(tuple(self.turn(data, name, drafts) for name in names)))
 

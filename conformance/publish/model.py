@@ -178,7 +178,8 @@ class Model:
 
     def decision(self, turn: Turn) -> Decision:
         """As far as the drafts are what sequential decoding gives, and the token after them."""
-        sequence, path, at = self.requests[turn.request].sequence, [], ROOT_ROW
+        sequence, at = self.requests[turn.request].sequence, ROOT_ROW
+        path: list[int] = []
         while True:
             token = following(sequence)
             fits = [n for n, above in enumerate(turn.parent) if above == at and turn.token[n] == token]
