@@ -79,13 +79,18 @@ def test_the_law_is_that_which_is_shown(check: Check) -> None:
         law = [float(mass[tokens]) for tokens in names]
         law.append(max(0.0, 1 - math.fsum(law)))
 
-        def sample(trials: int, seed: int) -> list[int]:
-            seen = Counter(sampling.draw(check, case, temperature, trials, 16 + seed % 1000))
+        trials = check.trials("generate", case.share)
+        # in one call: what seeds of different calls have to do with each other, another clause asks
+        outputs = sampling.draw(check, case, temperature, trials, 16)
+
+        def sample(count: int, seed: int) -> list[int]:
+            start = seed % 1000 * count  # the seed counts the chunks
+            seen = Counter(outputs[start : start + count])
             counts = [seen[tokens] for tokens in names]
-            return [*counts, trials - sum(counts)]
+            return [*counts, count - sum(counts)]
 
         null = f"at temperature {temperature:g} the first {LENGTH} tokens follow the law that the engine shows"
-        process = check.weigh(null, law, sample, check.trials("generate", case.share))
+        process = check.weigh(null, law, sample, trials)
         if process.alarmed:
             shares = [count / process.observations for count in process.counts]
             worst = max(range(len(law)), key=lambda i: abs(shares[i] - law[i]))
