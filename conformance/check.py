@@ -174,15 +174,19 @@ class Check:
             return self._settle()
         for case in first:
             self._run(body, case)
-        search = Search(self, body)
+        search = Search(self)
         settings = hypothesis.settings(
             self._settings(runs), stateful_step_count=steps, verbosity=hypothesis.Verbosity.quiet
         )
         try:
             made: Any = hypothesis.seed(self.seed)(lambda: machine(search))
             run_state_machine_as_test(made, settings=settings)
-        except hypothesis.errors.Flaky as error:
-            raise _violation_inside(error) from error
+        except (TimeUp, hypothesis.errors.Flaky) as error:
+            if not search.over or search.smallest is None:
+                raise _violation_inside(error) from error
+            text, history = search.smallest
+            self._run(body, history, text)
+            raise HarnessError("the check is not repeatable: what failed once does not fail again") from None
         return self._settle()
 
     def _settings(self, examples: int) -> hypothesis.settings:
@@ -298,37 +302,35 @@ class Check:
             raise Undecidable(f"{trials} trials are too few to see any distance with power ≥ {POWER}")
 
 
+class TimeUp(BaseException):
+    """Leaves Hypothesis: no more time is spent on making a failure smaller.
+
+    It catches every `Exception`, and may find, on this way out, that the test drew less than it did before.
+    """
+
+
 class Search:
-    """What a state machine hands its steps to. When the time for making a failure smaller is up, it ends the search."""
+    """What a state machine hands its steps to; it keeps the smallest history that failed."""
 
-    def __init__(self, check: Check, body: Callable[[Any], object]) -> None:
-        self.check, self.body = check, body
-        self.failed: set[str] = set()
-        self.leading: set[str] = set()
-        """What the steps of a run that failed lead over."""
-        self.run: list[str] = []
-        self.began: float | None = None
-
-    def begin(self) -> None:
-        """Another run of the machine."""
-        self.run = []
+    def __init__(self, check: Check) -> None:
+        self.check = check
+        self.smallest: tuple[str, Any] | None = None
+        self.began = 0.0
+        self.over = False
 
     def step(self, history: Any, act: Callable[[], object]) -> None:
-        """`act` takes the last step of the history."""
+        """`act` takes the last step of the history. Raises `TimeUp`."""
+        if self.smallest and time.monotonic() > self.began + self.check.profile.shrink_seconds:
+            self.over = True
+            raise TimeUp
         text = self.check._text(history)
-        self.run.append(text)
-        if self.began is not None and time.monotonic() > self.began + self.check.profile.shrink_seconds:
-            if text in self.failed:  # the smallest that was found
-                self.check._run(self.body, history, text)
-            elif text not in self.leading:
-                hypothesis.reject()
-            return
         try:
             self.check._run(lambda _: act(), history, text)
         except CheckOutcome:
-            self.began = time.monotonic() if self.began is None else self.began
-            self.failed.add(text)
-            self.leading.update(self.run)
+            if self.smallest is None:
+                self.began = time.monotonic()
+            if self.smallest is None or (len(text), text) < (len(self.smallest[0]), self.smallest[0]):
+                self.smallest = text, history
             raise
 
 

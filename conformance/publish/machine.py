@@ -42,7 +42,6 @@ class Machine(RuleBasedStateMachine):
     def __init__(self, check: Check, clause: Clause, allowed: Collection[str], search: Search) -> None:
         super().__init__()
         self.search, self.allowed = search, frozenset(allowed)
-        search.begin()
         self.serving = Serving(check, clause)
         self.model = Model(asking.draft_kv(check))  # it goes on where a search has ended and nothing is served
         self.steps: list[Step] = []
