@@ -100,7 +100,9 @@ def owner(case: PublishCase, name: str, value: float) -> str:
         return "NaN"
     sources = ["features", "draft_kv"] if name == "draft_kv" else [name]
     for source in [*sources, *(other for other in NAMES if other not in sources)]:
-        kind = "" if source == sources[-1] else f"{NAMES[source]}: "
+        kind = (
+            "" if source == sources[-1] else {"kv": "KV of ", "features": "the feature of "}.get(source, "drafted in ")
+        )
         if words := _owner(case, source, value):
             return f"{number(float(value))}, {kind}{words}"
     return f"{number(float(value))}, which is nobody's"
