@@ -263,7 +263,7 @@ def deviations(ends: str, drafts: str, *further: Deviation) -> tuple[Deviation, 
         Deviation("PUBLISH-1006", f"where the bad member is at its limit: {beyond}", link=ends),
         *(
             Deviation(f"PUBLISH-{number}", f"requests that end: {whole}; {beyond}", link=ends)
-            for number in (1101, 1102, 1103)
+            for number in range(1101, 1107)
         ),
         *further,
     )
