@@ -37,7 +37,7 @@ import numpy as np
 
 from adapters import tiny_models
 from adapters.clones import Clone
-from adapters.interface import AdapterError, Arithmetic, Declaration, Engine, NotApplicable
+from adapters.interface import AdapterError, Arithmetic, Declaration, Deviation, Engine, NotApplicable
 from oracle.types import GenerateCase, Generation, LawCase, Rows
 
 SHAPE = tiny_models.Shape()
@@ -46,8 +46,25 @@ NODES, LEVELS, WIDTH = 15, 4, 4
 """The clone's trees: drafted nodes, levels, and children of a node."""
 STATIC_LEVELS = 5
 """Levels of the package's tree."""
+_LOOP = (
+    "https://github.com/SafeAILab/EAGLE/blob/cb7e0841fe0c206c6ed74a197ad5e2a1f13f5a2b/eagle/model/ea_model.py#L208-L308"
+)
 _NO_TOKEN = -7
 """An end token that no output has."""
+
+
+def deviations(link: str, several: bool) -> tuple[Deviation, ...]:
+    """What the loop's ends come to; several: whether there is a place for more than one stop token."""
+    behind = (
+        "`new_token > max_new_tokens` is looked at behind a round, and a round is kept whole: up to a tree too long"
+    )
+    stopped = "the end token is looked for behind a round, and a round is kept whole: accepted tokens follow it"
+    named = [(201, behind), (203, behind), (301, stopped), (601, behind), (602, "a round is kept whole at its end")]
+    named += [(302, stopped)] * several
+    named.append(
+        (902, "a limit below one is a limit that the first round is above; a temperature below zero is greedy")
+    )
+    return tuple(Deviation(f"DECODE-{n}", reason, link=link) for n, reason in named)
 
 
 @dataclass
@@ -83,11 +100,12 @@ class _FromClone:
         self.DECLARATION = Declaration(
             name=name,
             version=CLONE.revision(),
-            links=("https://github.com/SafeAILab/EAGLE/blob/main/eagle/model/ea_model.py",),
+            links=(_LOOP,),
             arithmetic=Arithmetic(dtype="float32", via_logits=True),
             cost={"generate": 6e-2, "next_law": 6e-3},
             promises=("seed", "request_independent"),
             generators=("python", "torch"),
+            deviations=deviations(_LOOP, several=True),
             engine=served(LEVELS),
         )
 

@@ -86,6 +86,7 @@ DECLARATION = Declaration(
     promises=("seed", "request_independent"),
     engine=eagle_engine.served(eagle_engine.STATIC_LEVELS),
     deviations=(
+        *eagle_engine.deviations(f"{_CODE}/ea_model.py", several=False),
         Deviation("TREE-604", "paths are sorted by what they hold, padding last", link=f"{_CODE}/utils.py"),
         Deviation(
             "ACCEPTANCE-108",
