@@ -29,6 +29,7 @@ ELSEWHERE = {
     "docs/adapters.md": "tests/test_adapters_page.py",
     "docs/trainers.md": "tests/test_trainers_page.py",
     "docs/trees.md": "tests/test_trees_page.py",
+    "docs/serving.md": "tests/test_serving_page.py",
 }
 """Commands, and whole pages, that another test runs."""
 HOSTS = {"github.com", "huggingface.co", "arxiv.org", "docs.pytest.org", "example.org"}
@@ -104,7 +105,10 @@ def follow(command: str, python: Path, folder: Path) -> None:
 def covered(command: str, file: Path) -> bool:
     """Whether the file runs the command, be it with more options: `make X IMPL=Y` stands for all its profiles."""
     words = set(shlex.split(re.sub(r" ARGS='.*'", "", command)))
-    steps = re.findall(r"^step (make .+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+    text = file.read_text(encoding="utf-8")
+    steps = re.findall(r"^step (make .+)$", text, re.MULTILINE)
+    listed = re.findall(r"^(adapters\.\S+)", text, re.MULTILINE)  # what it runs side by side
+    steps += [f"make conformance IMPL={implementation} PROFILE=quick" for implementation in listed]
     lines = [set(shlex.split(step)) for step in steps]
     other_implementation = "IMPL=" not in command
     return any(words <= line and not (other_implementation and any("IMPL" in w for w in line)) for line in lines)
