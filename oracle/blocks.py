@@ -3,6 +3,7 @@
 A change that fails must not be undone by code that may fail, too. So nothing is undone: a transaction writes to slots
 that no request reaches, works on a catalogue of its own, and counts only from the moment its catalogue takes the place
 of the old one. A failure before that moment leaves a catalogue that nobody reads, and with it the blocks it had taken.
+So what is given back stays as it is until then, too: the old catalogue may be the one that goes on.
 """
 
 from __future__ import annotations
@@ -63,9 +64,11 @@ class Work:
     """A catalogue in the making. Each block taken, shared or given back is one change."""
 
     def __init__(self, pool: Pool) -> None:
-        self.pool = pool
+        self.pool, self.before = pool, pool.catalogue
         self.requests = dict(pool.catalogue.requests)
         self.free = list(pool.catalogue.free)
+        self.later: list[int] = []
+        """Blocks given back that the catalogue in force still holds: free once this one has taken its place."""
         self.holders = Counter(pool.catalogue.holders)
 
     def take(self) -> int:
@@ -88,7 +91,11 @@ class Work:
         self.holders[block] -= 1
         if not self.holders[block]:
             del self.holders[block]
-            self.free.append(block)
+            (self.later if block in self.before.holders else self.free).append(block)
+
+    def alone(self, block: int) -> bool:
+        """Whether one table holds the block, here and in the catalogue in force, and may write behind its rows."""
+        return self.holders[block] == 1 and self.before.holders.get(block, 1) == 1
 
 
 class Pool:
@@ -143,7 +150,7 @@ class Pool:
 
     def commit(self, work: Work) -> None:
         """The one step that makes a transaction count."""
-        made = Catalogue(dict(work.requests), tuple(work.free), dict(work.holders))
+        made = Catalogue(dict(work.requests), (*work.free, *work.later), dict(work.holders))
         self.change()
         self.catalogue = made
 

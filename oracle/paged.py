@@ -200,7 +200,7 @@ class Store(Pool):
         """The request's table, with blocks of its own from place `first` on: what others hold, too, is copied."""
         table = list(request.blocks)
         for i in range(first // self.block_size, len(table)):
-            if work.holders[table[i]] > 1:
+            if not work.alone(table[i]):
                 copy = work.take()
                 for place in range(i * self.block_size, min((i + 1) * self.block_size, request.length)):
                     for kind in (KV, FEATURE, DRAFT):

@@ -21,7 +21,7 @@ from adapters.harmless import decode as harmless_decode
 from adapters.harmless import losses as harmless_losses
 from adapters.harmless import metrics as harmless_metrics
 from adapters.harmless import noise as harmless_noise
-from adapters.harmless import others
+from adapters.harmless import others, paged
 from adapters.harmless import publish as harmless_publish
 from adapters.harmless import rows as harmless_rows
 from adapters.harmless import tree as harmless_tree
@@ -50,7 +50,7 @@ RIGHT = {
     "visibility": (harmless_visibility,),
     "decode": (harmless_decode,),
     "metrics": (harmless_metrics,),
-    "publish": (harmless_publish,),
+    "publish": (harmless_publish, paged),
 }
 """Contract → the modules that hold its implementations, faulty and right ones."""
 

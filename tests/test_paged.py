@@ -153,6 +153,36 @@ def test_both_members_of_a_batch_write_behind_a_shared_prefix() -> None:
     assert_sound(store)
 
 
+@pytest.mark.parametrize("order", [("0", "1"), ("1", "0")])
+def test_a_block_that_the_old_state_holds_is_not_written_before_the_end(order: tuple[str, str]) -> None:
+    """The first request leaves a block, so that only the second one holds it; until the end the first needs it, too.
+
+    It has eight rows and nothing pending, so its last draft row comes into its second block, of which the second
+    request has the first half.
+    """
+    longer = a_round(CHAIN, 2, prompt=8, output=0, pending=False)
+    shorter = a_round(CHAIN, 1, prompt=7, output=0)
+    cases = {"0": longer, "1": shorter}
+    turns = [turn(name, cases[name]) for name in order]
+    right = {name: flat.publish([case])[0] for name, case in cases.items()}
+    store = held(longer, shorter)
+    assert store.request("0").blocks == store.request("1").blocks
+    before = {name: store.state(name) for name in cases}
+    for step in itertools.count():
+        store.fail_at(step)
+        try:
+            store.publish(turns)
+        except Interrupted:
+            for name in cases:
+                assert_same(store.state(name), before[name])
+            assert_sound(store)
+        else:
+            break
+    for name in cases:
+        assert_same(store.state(name), right[name])
+    assert_sound(store)
+
+
 def test_a_fork_goes_its_own_way() -> None:
     case = a_round(CHAIN, 1)
     store = held(case)

@@ -48,6 +48,13 @@ class Interruptible(Stored):
         return paged.interrupted(store, turns, step, "recomputed")
 
 
+class Hasty(Work):
+    """A transaction that thinks of its end alone."""
+
+    def alone(self, block: int) -> bool:
+        return self.holders[block] == 1
+
+
 # ---- moves and places
 
 
@@ -208,6 +215,16 @@ class UndoLogWithoutDraftRows(Interruptible):
             super().draft(table, start, drafts, found)
             for slot, row in zip(held[-1:], kept[-1:]):
                 self.write(DRAFT, slot, row)
+
+
+class WritesWhatTheOldTablesHold(Interruptible):
+    """Writes into a block as soon as no other table of the new catalogue holds it, though one of the old does."""
+
+    refutes = "PUBLISH-1201"
+
+    class store(paged.Store):
+        def begin(self) -> Work:
+            return Hasty(self)
 
 
 class LeavesTheLengthOfAFailedRound(Interruptible):

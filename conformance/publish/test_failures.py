@@ -13,6 +13,7 @@ from conformance.publish import asking, strategies
 from conformance.publish.cases import (
     ALL_END,
     BACKWARDS,
+    CHAIN,
     LIMIT_IN_A_TREE,
     MIXED,
     NO_DRAFTS,
@@ -23,6 +24,7 @@ from conformance.publish.cases import (
     ROOTLESS,
     WHOLE,
     Rounds,
+    a_round,
 )
 from conformance.publish.drawing import is_shown
 from conformance.publish.serving import listed
@@ -31,8 +33,11 @@ from oracle.types import CommittedState
 
 MOST_CHANGES = 20_000
 """A publication that has more of them never ends."""
+PREFIX = Rounds((a_round(CHAIN, 2, prompt=8, output=0, pending=False), a_round(CHAIN, 1, prompt=7, output=0)))
+"""The second request has the first rows of the first one."""
 FIRST = (
     Rounds((WHOLE,)),
+    PREFIX,
     RAGGED,
     MIXED,
     ALL_END,
