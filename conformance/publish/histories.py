@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.publish.history import GoBack, History, Join, Keep, Leave, Preempt, Resume, Step, Together, Turn
-from conformance.publish.model import TOKENS, Model, following
+from conformance.publish.model import TOKENS, Model, decoded, following
 from oracle.types import PADDING_ROW, ROOT_ROW
 
 
@@ -92,6 +92,18 @@ def _ends() -> History:
     return book.history()
 
 
+def _cut() -> History:
+    """Chains, the whole of them right: a limit and a stop token end two requests inside, and a third one goes on."""
+    first = prompt(2, 1)
+    stop = decoded(Join(1, first), 2)[1]
+    joins = [Join(0, prompt(0, 3), max_new_tokens=5), Join(1, first, stop_tokens=(stop,)), Join(2, prompt(4, 1))]
+    book = Book().do(*joins)
+    for right in (3, 4, 3):
+        going = [name for name, truth in book.model.requests.items() if truth.goes_on]
+        book.rounds(*(book.chain(name, right) for name in going))
+    return book.history()
+
+
 def _back() -> History:
     """States are kept, several rounds later gone back to, and gone on from in other rounds."""
     book = Book().do(Join(0, prompt(2, 0, 1)), Join(1, prompt(3, 3)))
@@ -142,6 +154,6 @@ def _mixed() -> History:
     return book.rounds(book.chain(1, 2, 1)).rounds(book.chain(2, 1)).history()
 
 
-CHAINS, TREES, ENDS = _chains(), _trees(), _ends()
-BASIC = (CHAINS, TREES, ENDS)
+CHAINS, TREES, ENDS, CUT = _chains(), _trees(), _ends(), _cut()
+BASIC = (CHAINS, TREES, ENDS, CUT)
 BACK, PREEMPTED, SHARED, MIXED = _back(), _preempted(), _shared(), _mixed()

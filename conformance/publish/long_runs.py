@@ -129,8 +129,11 @@ def _times(count: int) -> str:
 SEQUENTIAL = Run(Clause(outputs, TOKENS), histories.BASIC)
 BELONGING = Run(Clause(rows, (*TOKENS, *ROWS, "pending")), histories.BASIC)
 ACCOUNTED = Run(Clause(accounts, (*TOKENS, *ROWS, "pending")), histories.BASIC)
-KEPT = Run(Clause(everything, keeps=True), (histories.BACK,), ("keep",))
-PREEMPTED = Run(Clause(everything), (histories.PREEMPTED,), ("preempt",))
+KEPT = Run(Clause(everything, keeps=True), (histories.BACK, histories.CUT), ("keep",))
+PREEMPTED = Run(Clause(everything), (histories.PREEMPTED, histories.CUT), ("preempt",))
 TOGETHER = Run(
-    Clause(everything, keeps=True), (histories.SHARED, histories.MIXED), ("keep", "preempt", "share", "move"), times=2
+    Clause(everything, keeps=True),
+    (histories.SHARED, histories.MIXED, histories.CUT),
+    ("keep", "preempt", "share", "move"),
+    times=2,
 )
