@@ -41,10 +41,10 @@ from typing import Any
 import numpy as np
 
 from adapters.interface import AdapterError, Arithmetic, Declaration, Deviation, NotApplicable
-from adapters.transformers_generate import ENGINE, generate
+from adapters.transformers_generate import ENGINE, generate, next_law
 from oracle.types import Coins, Decision, VerifyCase, WarpCase
 
-__all__ = ["DECLARATION", "InconsistentResult", "generate", "verify_random", "verify_sampled", "warp"]
+__all__ = ["DECLARATION", "InconsistentResult", "generate", "next_law", "verify_random", "verify_sampled", "warp"]
 
 
 def _version() -> str:
@@ -69,7 +69,7 @@ DECLARATION = Declaration(
         "top_k_ties": "keep",
     },
     arithmetic=Arithmetic(dtype="float64", coin_dtype="float64", via_logits=True, draft_via_logits=True),
-    cost={"verify_sampled": 2.5e-4, "verify_random": 2e-4, "warp": 1e-3, "generate": 4e-2},
+    cost={"verify_sampled": 2.5e-4, "verify_random": 2e-4, "warp": 1e-3, "generate": 4e-2, "next_law": 1e-2},
     promises=("seed",),
     generators=("torch",),
     engine=ENGINE,

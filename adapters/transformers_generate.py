@@ -7,7 +7,8 @@ layer between its embedding and its head.
 What is converted, and nothing else: temperature 0 is do_sample=False; stop tokens are `eos_token_id`; the drafts of a
 round are the assistant's `num_assistant_tokens`, with the schedule "constant" and without a confidence threshold, so
 that a round has as many as the case says. top_k, whose default is 50, is off. Before each request `torch.manual_seed`
-gets its seed. Margins are those of `logits`.
+gets its seed. Margins are those of `logits`. `next_law` is the softmax of the `scores` of one token; not applicable at
+temperature 0, which is not sampled from.
 
 A speculative run in which nothing was drafted would say nothing: it is an `AdapterError`.
 """
@@ -15,6 +16,7 @@ A speculative run in which nothing was drafted would say nothing: it is an `Adap
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -22,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from adapters import tiny_models
-from adapters.interface import AdapterError, Engine
-from oracle.types import GenerateCase, Generation
+from adapters.interface import AdapterError, Engine, NotApplicable
+from oracle.types import GenerateCase, Generation, LawCase, Rows
 
 SHAPE = tiny_models.Shape()
 DRAFTS = 3
@@ -70,6 +72,29 @@ def generate(case: GenerateCase) -> list[Generation]:
     return generations
 
 
+def next_law(cases: Sequence[LawCase]) -> list[Rows]:
+    """Each from the first token behind the case's tokens, drawn without an assistant."""
+    models = _models()
+    laws: list[Rows] = []
+    for case in cases:
+        if case.temperature == 0:
+            raise NotApplicable("a greedy request is not sampled from a law")
+        ids = models.torch.from_numpy(np.array(case.tokens, dtype=np.int64))[None]
+        output = models.target.generate(
+            ids,
+            attention_mask=models.torch.ones_like(ids),
+            max_new_tokens=1,
+            pad_token_id=0,
+            do_sample=True,
+            temperature=float(case.temperature),
+            top_k=0,
+            return_dict_in_generate=True,
+            output_scores=True,
+        )
+        laws.append(output.scores[0][0].softmax(dim=-1).double().numpy())
+    return laws
+
+
 def _one(
     models: _Models, case: GenerateCase, i: int, limit: int, temperature: float, seed: int, drafts: int
 ) -> Generation:
@@ -109,7 +134,7 @@ def _models() -> _Models:
             f"adapters.transformers needs `pip install -r adapters/requirements/transformers.txt` ({error})"
         ) from error
     logging.set_verbosity_error()
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()
     torch.set_num_threads(1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

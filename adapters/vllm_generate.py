@@ -12,10 +12,12 @@ with speculation in an engine of the case's `draft_length`; an engine starts whe
 
 What is converted, and nothing else: a request to `SamplingParams` (temperature, seed, max_tokens, stop_token_ids), and
 what comes back to token ids and margins, the difference of the two best raw log probabilities. Requests have no end
-token of their own. Where a case has one seed, every request has that seed.
+token of their own. Where a case has one seed, every request has that seed. `next_law` comes from an engine without a
+drafter that shows processed log probabilities of the whole vocabulary: those that it samples one token from.
 
-Not applicable: draft lengths that differ between requests, and 0: an engine has one, of at least 1. An engine in which
-anything but a request's validation raises is dead; the next case starts another, as one would start the server.
+Not applicable: draft lengths that differ between requests, and 0: an engine has one, of at least 1; a law at
+temperature 0, which is not sampled from. An engine in which anything but a request's validation raises is dead; the next
+case starts another, as one would start the server.
 
 A speculative run in which nothing was drafted would say nothing: it is an `AdapterError`.
 """
@@ -32,7 +34,7 @@ import numpy as np
 from adapters import tiny_models, vllm_engine
 from adapters.interface import AdapterError, Arithmetic, Declaration, Deviation, Engine, NotApplicable
 from adapters.vllm_cases import version
-from oracle.types import GenerateCase, Generation
+from oracle.types import GenerateCase, Generation, LawCase, Rows
 
 SHAPE = tiny_models.Shape()
 DRAFTS = 3
@@ -90,6 +92,9 @@ class _Variant:
     def generate(self, case: GenerateCase) -> list[Generation]:
         return _generate(self._method, self._expanded, case)
 
+    def next_law(self, cases: Sequence[LawCase]) -> list[Rows]:
+        return _next_law(cases)
+
     def counts(self, drafts: int = DRAFTS) -> Counts:
         """What the engine of this draft length has done so far."""
         return _running(self._method, self._expanded, drafts).counts
@@ -105,7 +110,7 @@ def _declare(method: str, expanded: bool) -> Declaration:
             "https://github.com/vllm-project/vllm/blob/main/vllm/v1/worker/gpu_model_runner.py",
         ),
         arithmetic=Arithmetic(dtype="float32", via_logits=True, draft_via_logits=True),
-        cost={"generate": 2e-3},
+        cost={"generate": 2e-3, "next_law": 3e-3},
         promises=("seed", "request_independent"),
         generators=("torch",),
         deviations=_SEEDS if expanded else _BEHIND_TEMPERATURE,
@@ -168,6 +173,27 @@ def _generation(completion: Any) -> Generation:
     return Generation(np.array(completion.token_ids, dtype=np.int64), np.array(margins, dtype=np.float64))
 
 
+def _next_law(cases: Sequence[LawCase]) -> list[Rows]:
+    """Each from the first token behind the case's tokens."""
+    if any(case.temperature == 0 for case in cases):
+        raise NotApplicable("a greedy request is not sampled from a law")
+    running = _running(_SHOWN, False, 0)
+    from vllm import SamplingParams
+
+    parameters = [
+        SamplingParams(temperature=float(case.temperature), max_tokens=1, detokenize=False, logprobs=SHAPE.vocabulary)
+        for case in cases
+    ]
+    prompts = [{"prompt_token_ids": np.asarray(case.tokens).tolist()} for case in cases]
+    laws = []
+    for output in running.llm.generate(prompts, parameters, use_tqdm=False):
+        row = np.zeros(SHAPE.vocabulary)
+        for token, entry in output.outputs[0].logprobs[0].items():
+            row[token] = np.exp(entry.logprob)
+        laws.append(row)
+    return laws
+
+
 def _drafts(case: GenerateCase) -> int:
     """Drafts a round, at least 1."""
     if case.draft_length is None:
@@ -178,6 +204,8 @@ def _drafts(case: GenerateCase) -> int:
     return int(lengths[0])
 
 
+_SHOWN = "shown"
+"""In the place of a method: an engine that shows what it samples from."""
 _RUNNING: dict[tuple[str, bool, int], _Running] = {}
 
 
@@ -220,6 +248,7 @@ def _start(method: str, expanded: bool, drafts: int) -> _Running:
         use_tqdm_on_load=False,
         seed=0,
         speculative_config=speculation,
+        **({"logprobs_mode": "processed_logprobs", "max_logprobs": SHAPE.vocabulary} if method == _SHOWN else {}),
     )
     running = _Running(llm)
     if drafts:
