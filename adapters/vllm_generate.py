@@ -16,8 +16,10 @@ token of their own. Where a case has one seed, every request has that seed. `nex
 drafter that shows processed log probabilities of the whole vocabulary: those that it samples one token from.
 
 Not applicable: draft lengths that differ between requests, and 0: an engine has one, of at least 1; a law at
-temperature 0, which is not sampled from. An engine in which anything but a request's validation raises is dead; the next
-case starts another, as one would start the server.
+temperature 0, which is not sampled from.
+
+An engine in which anything but a request's validation raises is dead; the next case starts another, as one would start
+the server.
 
 A speculative run in which nothing was drafted would say nothing: it is an `AdapterError`.
 """
