@@ -41,6 +41,9 @@ from adapters.interface import AdapterError, Arithmetic, Declaration, Deviation,
 from oracle.types import GenerateCase, Generation, LawCase, Rows
 
 SHAPE = tiny_models.Shape()
+"""The target of EAGLE-3, which reads three of its layers."""
+SMALL = tiny_models.Shape(layers=3, layer_gain=0.16)
+"""The target of EAGLE-1."""
 CLONE = Clone("EAGLE_CLONE", "https://github.com/SafeAILab/EAGLE", "eagle/model/ea_model.py")
 NODES, LEVELS, WIDTH = 15, 4, 4
 """The clone's trees: drafted nodes, levels, and children of a node."""
@@ -81,14 +84,14 @@ class _Running:
     gaps: list[float] = field(default_factory=list)
 
 
-def served(levels: int) -> Engine:
-    """What all of them serve; a tree needs room behind the longest sequence."""
+def served(levels: int, shape: tiny_models.Shape) -> Engine:
+    """What an engine serves; a tree needs room behind the longest sequence."""
     return Engine(
-        vocabulary=SHAPE.vocabulary,
-        longest=SHAPE.longest - 64,
+        vocabulary=shape.vocabulary,
+        longest=shape.longest - 64,
         draft_length=levels,
-        roundings=tiny_models.roundings(SHAPE),
-        scale=tiny_models.scale(SHAPE),
+        roundings=tiny_models.roundings(shape),
+        scale=tiny_models.scale(shape),
     )
 
 
@@ -106,7 +109,7 @@ class _FromClone:
             promises=("seed", "request_independent"),
             generators=("python", "torch"),
             deviations=deviations(_LOOP, several=True),
-            engine=served(LEVELS),
+            engine=served(LEVELS, SHAPE if eagle3 else SMALL),
         )
 
     def generate(self, case: GenerateCase) -> list[Generation]:
@@ -195,9 +198,12 @@ def _clone(eagle3: bool) -> _Running:
     root = str(CLONE.file(CLONE.marker).parents[2])
     if root not in sys.path:
         sys.path.insert(0, root)
-    folder = tiny_models.eagle3_folder(SHAPE) if eagle3 else tiny_models.eagle_folder(SHAPE)
+    target, drafter = tiny_models.target_folder(SMALL), tiny_models.eagle_folder(SMALL)
+    if eagle3:
+        target, drafter = tiny_models.target_folder(SHAPE), tiny_models.eagle3_folder(SHAPE)
     return _load(
-        str(folder),
+        str(target),
+        str(drafter),
         dynamic=True,
         use_eagle3=eagle3,
         total_token=NODES + 1,
@@ -211,14 +217,15 @@ def _package() -> _Running:
     """It reads a drafter's weights from pytorch_model.bin alone."""
     import torch
 
-    folder = tempfile.mkdtemp(dir=tiny_models.eagle_folder(SHAPE).parent)
-    shutil.copy(tiny_models.eagle_folder(SHAPE) / "config.json", folder)
-    weights = {name: torch.from_numpy(value) for name, value in tiny_models.eagle(SHAPE).items()}
+    made = tiny_models.eagle_folder(SMALL)
+    folder = tempfile.mkdtemp(dir=made.parent)
+    shutil.copy(made / "config.json", folder)
+    weights = {name: torch.from_numpy(value) for name, value in tiny_models.eagle(SMALL).items()}
     torch.save(weights, f"{folder}/pytorch_model.bin")
-    return _load(folder, dynamic=False)
+    return _load(str(tiny_models.target_folder(SMALL)), folder, dynamic=False)
 
 
-def _load(drafter: str, dynamic: bool, **options: Any) -> _Running:
+def _load(target: str, drafter: str, dynamic: bool, **options: Any) -> _Running:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -233,7 +240,7 @@ def _load(drafter: str, dynamic: bool, **options: Any) -> _Running:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = module.EaModel.from_pretrained(
-            base_model_path=str(tiny_models.target_folder(SHAPE)),
+            base_model_path=target,
             ea_model_path=drafter,
             torch_dtype=torch.float32,
             **options,

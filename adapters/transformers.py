@@ -69,7 +69,7 @@ DECLARATION = Declaration(
         "top_k_ties": "keep",
     },
     arithmetic=Arithmetic(dtype="float64", coin_dtype="float64", via_logits=True, draft_via_logits=True),
-    cost={"verify_sampled": 2.5e-4, "verify_random": 2e-4, "warp": 1e-3, "generate": 4e-2, "next_law": 1e-2},
+    cost={"verify_sampled": 2.5e-4, "verify_random": 2e-4, "warp": 1e-3, "generate": 2e-2, "next_law": 6e-3},
     promises=("seed",),
     generators=("torch",),
     engine=ENGINE,

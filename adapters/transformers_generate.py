@@ -27,7 +27,7 @@ from adapters import tiny_models
 from adapters.interface import AdapterError, Engine, NotApplicable
 from oracle.types import GenerateCase, Generation, LawCase, Rows
 
-SHAPE = tiny_models.Shape()
+SHAPE = tiny_models.Shape(layers=3, layer_gain=0.16)
 DRAFTS = 3
 """Drafts a round where the case does not say."""
 ENGINE = Engine(
