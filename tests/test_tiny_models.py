@@ -1,0 +1,51 @@
+"""The tiny models of whole engines: seeded, of the right shapes, and their vocabulary map one of both directions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from adapters import tiny_models
+
+SHAPE = tiny_models.Shape(vocabulary=20, hidden=8, intermediate=12, draft_vocabulary=15)
+
+
+@pytest.mark.parametrize("make", [tiny_models.target, tiny_models.eagle, tiny_models.eagle3, tiny_models.assistant])
+def test_weights_come_from_the_seed(make: object) -> None:
+    assert callable(make)
+    one, again = make(SHAPE), make(SHAPE)
+    assert list(one) == list(again)
+    assert all(np.array_equal(one[name], again[name]) for name in one)
+    assert all(value.dtype == np.float32 for name, value in one.items() if name not in ("d2t", "t2d"))
+
+
+def test_drafters_share_the_embedding_and_the_head() -> None:
+    target, eagle, eagle3 = (make(SHAPE) for make in (tiny_models.target, tiny_models.eagle, tiny_models.eagle3))
+    for drafter in (eagle, eagle3):
+        assert np.array_equal(drafter["embed_tokens.weight"], target["model.embed_tokens.weight"])
+    assert np.array_equal(eagle3["lm_head.weight"], target["lm_head.weight"][tiny_models.draft_ids(SHAPE)])
+
+
+def test_the_vocabulary_map_agrees_in_both_directions() -> None:
+    weights = tiny_models.eagle3(SHAPE)
+    ids = np.arange(SHAPE.draft_vocabulary) + weights["d2t"]
+    assert np.all(np.diff(ids) > 0)
+    assert np.flatnonzero(weights["t2d"]).tolist() == ids.tolist()
+    assert np.any(weights["d2t"] != 0)
+
+
+def test_eagle3_reads_three_different_layers() -> None:
+    assert len(set(tiny_models.Shape().aux_layers)) == 3
+
+
+def test_the_scale_bounds_every_logit() -> None:
+    head = tiny_models.target(SHAPE)["lm_head.weight"]
+    states = np.random.default_rng(0).standard_normal((100, SHAPE.hidden))
+    states *= np.sqrt(SHAPE.hidden) / np.linalg.norm(states, axis=1, keepdims=True)
+    assert (np.abs(states) @ np.abs(head.T)).max() <= tiny_models.scale(SHAPE) * (1 + 1e-6)
+
+
+def test_roundings_count_every_layer() -> None:
+    one, two = (tiny_models.roundings(tiny_models.Shape(layers=n)) for n in (1, 2))
+    three = tiny_models.roundings(tiny_models.Shape(layers=3))
+    assert three - two == two - one > 0
