@@ -54,7 +54,7 @@ _BEHIND_TEMPERATURE = tuple(
         "beside a sampled request target logits are divided by memory that nobody wrote, those of greedy requests, too",
         link="https://github.com/vllm-project/vllm/issues/55005",
     )
-    for n in (504, 702, 703, 704, 803)
+    for n in (504, 702, 703, 704, 705, 803)
 )
 _SEEDS = tuple(
     Deviation(
