@@ -22,14 +22,14 @@ A speculative run in which nothing was drafted would say nothing: it is an `Adap
 from __future__ import annotations
 
 import importlib
+import json
 import random
-import shutil
 import sys
-import tempfile
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -215,14 +215,17 @@ def _clone(eagle3: bool) -> _Running:
 @cache
 def _package() -> _Running:
     """It reads a drafter's weights from pytorch_model.bin alone."""
+    described = tiny_models.config(SMALL, 1, bias=False)
+    folder = tiny_models.stored("eagle-llm", described, tiny_models.eagle(SMALL), _pickled)
+    return _load(str(tiny_models.target_folder(SMALL)), str(folder), dynamic=False)
+
+
+def _pickled(folder: Path, described: dict[str, Any], weights: tiny_models.Weights) -> None:
+    """config.json and pytorch_model.bin."""
     import torch
 
-    made = tiny_models.eagle_folder(SMALL)
-    folder = tempfile.mkdtemp(dir=made.parent)
-    shutil.copy(made / "config.json", folder)
-    weights = {name: torch.from_numpy(value) for name, value in tiny_models.eagle(SMALL).items()}
-    torch.save(weights, f"{folder}/pytorch_model.bin")
-    return _load(str(tiny_models.target_folder(SMALL)), folder, dynamic=False)
+    (folder / "config.json").write_text(json.dumps(described), encoding="utf-8")
+    torch.save({name: torch.from_numpy(value) for name, value in weights.items()}, folder / "pytorch_model.bin")
 
 
 def _load(target: str, drafter: str, dynamic: bool, **options: Any) -> _Running:

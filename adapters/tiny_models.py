@@ -9,20 +9,26 @@ drafter that knows the embedding, the head and one layer is sometimes right, and
 - an assistant: the target's embedding, first layers and head, a model by itself.
 
 A folder holds config.json, model.safetensors and, so that engines know which ids there are, a tokenizer of one word a
-token. Folders are temporary and go with the process.
+token. It lies in the system's folder for temporary files, its name ends in a hash of what it holds, and it is there
+whole or not at all, so processes share it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from adapters.interface import AdapterError
 
 Weights = Mapping[str, np.ndarray]
 """Name in the file → float32 array (int64 and bool for vocabulary maps)."""
@@ -55,6 +61,8 @@ class Shape:
         return 2, self.layers // 2, self.layers - 3
 
 
+FORMAT = 1
+"""Part of every hash: counted up when the same models come to be written in another way."""
 EPSILON = 1e-6
 """Of every RMS norm."""
 
@@ -193,12 +201,6 @@ def assistant_folder(shape: Shape) -> Path:
 
 
 @cache
-def _home() -> tempfile.TemporaryDirectory[str]:
-    """Of this process; removed when it ends."""
-    return tempfile.TemporaryDirectory(prefix="tiny-models-")
-
-
-@cache
 def _folder(shape: Shape, kind: str) -> Path:
     makers = {
         "target": (target, config(shape, shape.layers)),
@@ -207,8 +209,31 @@ def _folder(shape: Shape, kind: str) -> Path:
         "assistant": (assistant, config(shape, 1)),
     }
     make, described = makers[kind]
-    folder = Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=_home().name))
-    write(folder, described, make(shape))
+    return stored(kind, described, make(shape), write)
+
+
+def stored(
+    kind: str, described: dict[str, Any], weights: Weights, fill: Callable[[Path, dict[str, Any], Weights], None]
+) -> Path:
+    """The folder that `fill` makes of a configuration and weights, made if it is not there."""
+    content = hashlib.sha256(json.dumps([FORMAT, fill.__name__, described]).encode())
+    for name, value in weights.items():
+        content.update(f"{name} {value.dtype} {value.shape}".encode() + value.tobytes())
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    home = Path(tempfile.gettempdir()) / f"tiny-models-{user}"
+    home.mkdir(mode=0o700, exist_ok=True)
+    if hasattr(os, "getuid") and home.stat().st_uid != user:
+        raise AdapterError(f"{home} belongs to somebody else; set TMPDIR to a folder of yours")
+    folder = home / f"{kind}-{content.hexdigest()[:16]}"
+    if not folder.is_dir():
+        fresh = Path(tempfile.mkdtemp(dir=home))
+        fill(fresh, described, weights)
+        try:
+            fresh.rename(folder)
+        except OSError:  # somebody else was faster
+            shutil.rmtree(fresh)
+            if not folder.is_dir():
+                raise
     return folder
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -49,3 +53,24 @@ def test_roundings_count_every_layer() -> None:
     one, two = (tiny_models.roundings(tiny_models.Shape(layers=n)) for n in (1, 2))
     three = tiny_models.roundings(tiny_models.Shape(layers=3))
     assert three - two == two - one > 0
+
+
+def test_a_folder_is_made_once_and_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    made: list[Path] = []
+
+    def fill(folder: Path, described: dict[str, Any], weights: tiny_models.Weights) -> None:
+        made.append(folder)
+        (folder / "file").write_text("whole", encoding="utf-8")
+        if described.get("breaks"):
+            raise RuntimeError("midway")
+
+    weights = tiny_models.target(SHAPE)
+    one, again = (tiny_models.stored("kind", {"a": 1}, weights, fill) for _ in range(2))
+    assert one == again and len(made) == 1 and (one / "file").is_file()
+    other = tiny_models.stored("kind", {"a": 1}, tiny_models.assistant(SHAPE), fill)
+    assert other != one
+    before = set(one.parent.glob("kind-*"))
+    with pytest.raises(RuntimeError, match="midway"):
+        tiny_models.stored("kind", {"breaks": True}, weights, fill)
+    assert set(one.parent.glob("kind-*")) == before
