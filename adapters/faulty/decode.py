@@ -286,7 +286,7 @@ class GreedyIsSampled(Decoder):
 
 
 class DraftsOfTheLastTime(Decoder):
-    """Keeps the last drafts of a prompt, and publishes the first of them unverified when the prompt comes back."""
+    """Keeps the last drafts of a text, and publishes the first of them unverified when a prompt begins with it."""
 
     refutes = "DECODE-402"
     kept: ClassVar[dict[Tokens, list[int]]] = {}
@@ -295,12 +295,12 @@ class DraftsOfTheLastTime(Decoder):
     def verify(cls, member: Member, draft: Draft) -> tuple[int, int]:
         accepted, token = super().verify(member, draft)
         if member.temperature == 0:
-            stale = cls.kept.get(member.prompt)
+            stale = [rest for text, rest in cls.kept.items() if tuple(member.prompt[: len(text)]) == text]
             if stale and len(member.output) == 1:
-                draft.tokens[:1] = stale[:1]
+                draft.tokens[:1] = stale[-1][:1]
                 return 1, token
-            if accepted < len(draft.tokens):
-                cls.kept[member.prompt] = draft.tokens[accepted:]
+            if accepted < len(draft.tokens) and len(member.output) >= 3:
+                cls.kept[(*member.prompt, *member.output[:3])] = draft.tokens[accepted:]
         return accepted, token
 
 
