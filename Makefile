@@ -11,7 +11,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 run = $(PYTHON) -m tools.environment
 IMPLEMENTATIONS = adapters.reference adapters.transformers adapters.flashspec adapters.vllm adapters.vllm:forward \
-    adapters.vllm:triton adapters.vllm:v2 adapters.vllm:v2_block adapters.sglang adapters.sglang:block \
+    adapters.vllm:triton adapters.vllm:v2 adapters.vllm:v2_block adapters.vllm:eagle adapters.vllm:eagle3 \
+    adapters.vllm:metrics adapters.sglang adapters.sglang:block \
     adapters.tiny adapters.tiny:bfloat16 adapters.specforge adapters.angelslim adapters.angelslim:serving \
     adapters.eagle:release adapters.speculators adapters.modelopt
 
@@ -40,10 +41,11 @@ full:
 	@FAULTS_AT_LENGTH=1 $(MAKE) --no-print-directory test
 	@set -e; for impl in $(IMPLEMENTATIONS); do $(MAKE) --no-print-directory conformance IMPL=$$impl PROFILE=ci; done
 	@set -e; for impl in adapters.speculators:fused adapters.speculators:flex adapters.speculators:sdpa \
-	    adapters.specforge:flex adapters.modelopt:one_length; do \
+	    adapters.specforge:flex adapters.modelopt:one_length adapters.vllm:eagle_expanded adapters.vllm:eagle3_expanded \
+	    adapters.reference:paged_1 adapters.reference:paged_4 adapters.reference:paged_16; do \
 	    $(MAKE) --no-print-directory conformance IMPL=$$impl PROFILE=quick; done
 	@if [ -n "$$EAGLE_CLONE" ]; then set -e; for impl in adapters.eagle adapters.eagle:eagle3 \
-	    adapters.eagle:serving adapters.eagle:half; do \
+	    adapters.eagle:serving adapters.eagle:half adapters.eagle:engine; do \
 	    $(MAKE) --no-print-directory conformance IMPL=$$impl PROFILE=ci; done; fi
 	@if [ -n "$$HASS_CLONE" ]; then $(MAKE) --no-print-directory conformance IMPL=adapters.hass PROFILE=ci; fi
 	@$(MAKE) --no-print-directory conformance IMPL=adapters.reference PROFILE=deep

@@ -79,7 +79,11 @@ HARMLESS = {
     for name, kind in implementations(module).items()
     if kind.__module__ == module.__name__
 }
-SCHEMES = tuple(f"adapters.reference:{name}" for name in ("per_parent", "sample_and_match", "block"))
+VARIANTS = {
+    **{f"adapters.reference:{name}": "acceptance" for name in ("per_parent", "sample_and_match", "block")},
+    **{f"adapters.reference:paged_{size}": "publish" for size in (1, 4, 16)},
+}
+"""Variants of the reference → the contract they are about."""
 
 
 WHOLE = bool(os.environ.get("FAULTS_AT_LENGTH"))
@@ -92,7 +96,7 @@ def contract_of(spec: str) -> str:
     """The contract that an implementation of ours is about."""
     module = spec.partition(":")[0]
     named = {m.__name__: contract for kinds in (FAULTY, RIGHT) for contract, modules in kinds.items() for m in modules}
-    return named.get(module, "acceptance")
+    return VARIANTS.get(spec) or named[module]
 
 
 def judge(suite: Suite, spec: str, profile: str = "quick", *options: str) -> tuple[int, dict[str, Any], str]:
@@ -132,7 +136,7 @@ def test_a_fault_is_refuted_at_its_clause(spec: str, suite: Suite) -> None:
     return assert_refuted(judge(suite, spec, seen_in, "-k", "accounting"), fault.refutes)
 
 
-@pytest.mark.parametrize("spec", [*HARMLESS, *SCHEMES])
+@pytest.mark.parametrize("spec", [*HARMLESS, *VARIANTS])
 def test_a_harmless_implementation_passes(spec: str, suite: Suite) -> None:
     code, report, output = judge(suite, spec, "quick", *([] if WHOLE else ["--conformance-examples=8"]))
     assert report["refuted"] == [], output[-3000:]
