@@ -162,7 +162,8 @@ def test_ci_runs_every_implementation() -> None:
     for implementation in listed[1].split():
         option = "" if implementation == "adapters.reference" else f" IMPL={implementation}"
         assert covered(f"make conformance{option}", ROOT / ".ci" / "run")
-    unreached = {"trainers", "eagle", "eagle_engine", "eagle_engine1", "hass"}  # an environment of several, and what needs a clone of the user's
+    # an environment of several, and what needs a clone of the user's
+    unreached = {"trainers", "eagle", "eagle_engine", "eagle_engine1", "hass"}
     for file in sorted((ROOT / "adapters" / "requirements").glob("*.txt")):
         judged = {f"adapters.{file.stem}", f"adapters.{file.stem.replace('_', ':')}"} & set(listed[1].split())
         assert judged or file.stem in unreached
