@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from adapters.interface import CONTRACTS
+from adapters.interface import CONTRACTS, CONVENTIONS
 from tests.pages import apply, judge, steps
 from tests.running import ROOT
 
@@ -40,6 +40,7 @@ def test_the_page_leads_to_the_faults_it_names(tmp_path: Path) -> None:
     assert shown.rstrip() in printed, "the page shows the failure as it is printed"
 
 
-def test_the_page_lists_every_operation() -> None:
+def test_the_page_lists_every_operation_and_convention() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert all(f"| `{name}` |" in page for part in ("publish", "metrics", "decode") for name in CONTRACTS[part])
+    assert all(f"| `{name}` | `{CONVENTIONS[name][0]}`" in page for name in ("draft_kv", "accepted_count"))
