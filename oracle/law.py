@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from oracle.discrete import Row, without
+from oracle.enumeration import Run, branches
 from oracle.errors import BadInput
 from oracle.validation import parents, proposal_of
 from oracle.walks import ROOT, walk_of
@@ -123,50 +124,18 @@ def _runs(
 ) -> Iterator[tuple[Fraction, tuple[int, ...]]]:
     """Every run of the walk with its probability and the tokens it publishes.
 
-    A run is replayed from a script of choices; where the script ends, the first possible choice is
-    taken and the others are left for later runs.
+    Drafts are drawn when they are first looked at.
     """
     proposal_of(proposal, "proposal")
     walk = walk_of(scheme)
     above = parents(parent, "parent")
-    scripts: list[tuple[int, ...]] = [()]
-    while scripts:
-        run = _Run(scripts.pop())
+
+    def program(run: Run) -> tuple[int, ...]:
         view = _TableView(target, draft, above, proposal, run.choose, arrange)
         decision = walk(view, run)
-        scripts.extend(run.left_for_later)
-        yield run.weight, (*(view.drawn[node] for node in decision.path), decision.frontier)
+        return (*(view.drawn[node] for node in decision.path), decision.frontier)
 
-
-class _Run:
-    """One run of the walk: its choices follow a script, and past its end the first possible one is made."""
-
-    def __init__(self, script: tuple[int, ...]) -> None:
-        self.script = script
-        self.made: list[int] = []
-        self.weight = Fraction(1)
-        self.left_for_later: list[tuple[int, ...]] = []
-
-    def choose(self, law: Sequence[Fraction]) -> int:
-        """An outcome of `law` that has mass; the others, where new, are left for later runs."""
-        possible = [v for v, probability in enumerate(law) if probability > 0]
-        step = len(self.made)
-        if step < len(self.script):
-            choice = self.script[step]
-        else:
-            choice = possible[0]
-            self.left_for_later.extend((*self.made, other) for other in possible[1:])
-        self.made.append(choice)
-        self.weight *= law[choice]
-        return choice
-
-    def draw(self, law: Sequence[Fraction], node: int | None = None) -> int:
-        return self.choose(law)
-
-    def accepts(self, node: int, p: Fraction, q: Fraction) -> bool:
-        """Both outcomes of u·q < p for a uniform u, with their probabilities."""
-        chance = min(Fraction(1), p / q) if q > 0 else Fraction(1 if p > 0 else 0)
-        return self.choose([chance, 1 - chance]) == 0
+    yield from branches(program)
 
 
 class _TableView:
