@@ -6,13 +6,16 @@ PROFILE ?= ci
 REPORT  ?=
 ARGS    ?=
 
+# What is imported is compiled once, also where the shell says otherwise: the suite starts hundreds of times.
+unexport PYTHONDONTWRITEBYTECODE
+
 run = $(PYTHON) -m tools.environment
 IMPLEMENTATIONS = adapters.reference adapters.transformers adapters.flashspec adapters.vllm adapters.vllm:forward \
     adapters.vllm:triton adapters.vllm:v2 adapters.vllm:v2_block adapters.sglang adapters.sglang:block \
     adapters.tiny adapters.tiny:bfloat16 adapters.specforge adapters.angelslim adapters.angelslim:serving \
     adapters.eagle:release adapters.speculators adapters.modelopt
 
-.PHONY: help conformance test full calibration clean-environments
+.PHONY: help conformance test full tables calibration clean-environments
 .DEFAULT_GOAL := help
 
 help:
@@ -21,6 +24,7 @@ help:
 	@echo '                              PROFILE=quick|ci|deep  REPORT=FILE  ARGS=... go to pytest'
 	@echo 'make test                     lint, type check, and the tests of this project'
 	@echo 'make full                     everything at length'
+	@echo 'make tables                   write the tables of README and docs/findings.md from docs/reports'
 	@echo 'make clean-environments       delete the virtual environments'
 
 conformance:
@@ -44,6 +48,9 @@ full:
 	@if [ -n "$$HASS_CLONE" ]; then $(MAKE) --no-print-directory conformance IMPL=adapters.hass PROFILE=ci; fi
 	@$(MAKE) --no-print-directory conformance IMPL=adapters.reference PROFILE=deep
 	@$(MAKE) --no-print-directory calibration
+
+tables:
+	@for page in README.md docs/findings.md; do $(run) dev -m conformance.report.table $$page docs/reports/*.json; done
 
 calibration:
 	@$(run) dev -m bench.calibration

@@ -20,10 +20,22 @@ from typing import Any
 
 import numpy as np
 
-from adapters import angelslim_engine, leaf_posterior, topk_drafting
+from adapters import angelslim_engine, angelslim_publish, leaf_posterior, topk_drafting
 from adapters import clone_features as shared
 from adapters.interface import Arithmetic, Declaration, Deviation
-from oracle.types import Coins, Decision, DraftTreeCase, Flags, FlattenCase, FlatTree, Ids, MaskCase, VerifyCase
+from oracle.types import (
+    Coins,
+    CommittedState,
+    Decision,
+    DraftTreeCase,
+    Flags,
+    FlattenCase,
+    FlatTree,
+    Ids,
+    MaskCase,
+    PublishCase,
+    VerifyCase,
+)
 
 _CODE = "https://github.com/Tencent/AngelSlim/blob/v0.5.0/angelslim/compressor/speculative"
 _DRAFTER = f"{_CODE}/inference/models/eagle3/draft/base_model.py"
@@ -46,6 +58,7 @@ DECLARATION = Declaration(
         "accept_operator": "<=",
         "draft_map": "offset",
         "root_in_verification": "yes",
+        "draft_kv": "recomputed",
         "selection_order": "node",
     },
     arithmetic=Arithmetic(dtype="float32", coin_dtype="float32", via_logits=True),
@@ -57,6 +70,7 @@ DECLARATION = Declaration(
         "verify_greedy": 1.5e-4,
         "verify_sampled": 4e-4,
         "verify_random": 3e-4,
+        "publish": 4e-3,
     },
     generators=("python", "torch"),
     promises=("seed",),
@@ -91,6 +105,7 @@ DECLARATION = Declaration(
         Deviation(
             "ACCEPTANCE-108", "the argmax of a row with NaN is a token, and is published", witness="nan_at_the_root"
         ),
+        *angelslim_publish.DEVIATIONS,
     ),
 )
 
@@ -128,6 +143,11 @@ def verify_random(cases: Sequence[VerifyCase], seed: int) -> list[Decision]:
 def verify_sampled(cases: Sequence[VerifyCase], coins: Sequence[Coins]) -> list[Decision]:
     """The same, with the coins given."""
     return leaf_posterior.verify_sampled(_posterior(), cases, coins)
+
+
+def publish(cases: Sequence[PublishCase]) -> list[CommittedState]:
+    """`eagle_generate`, a round of each request: see `adapters.angelslim_publish`."""
+    return [angelslim_publish.publish(case) for case in cases]
 
 
 def _drafting() -> topk_drafting.Drafting:

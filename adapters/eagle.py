@@ -20,7 +20,8 @@ the variable every operation raises `AdapterError`.
 
 `adapters.eagle:eagle3` is the trainer of EAGLE-3: see `adapters.eagle_rollout`. `adapters.eagle:serving` and
 `adapters.eagle:half` draft and verify trees: see `adapters.eagle_serving`. `adapters.eagle:release` is the package
-eagle-llm, which needs no clone: see `adapters.eagle_release`.
+eagle-llm, which needs no clone: see `adapters.eagle_release`. `adapters.eagle:engine` and `adapters.eagle:engine1`
+decode: see `adapters.eagle_engine`.
 
 The segment of a batch row is a sample: it is cut out, and the collator pads it on the right. Not applicable: several
 segments in a batch row, holes, positions other than 0, 1, 2, …, batches without a token, another owner of the mask
@@ -34,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from adapters import clone_features as shared
-from adapters import clone_visibility, eagle_release, eagle_rollout, eagle_serving
+from adapters import clone_visibility, eagle_engine, eagle_release, eagle_rollout, eagle_serving
 from adapters.clones import Clone, Namespace
 from adapters.interface import Arithmetic, Declaration, Deviation
 from oracle.types import (
@@ -59,6 +60,10 @@ serving = eagle_serving
 """`adapters.eagle:serving`: dynamic trees and their verification."""
 release = eagle_release
 """`adapters.eagle:release`: static trees and their verification, in the package eagle-llm."""
+engine = eagle_engine.engine
+"""`adapters.eagle:engine`: the whole engine with EAGLE-3."""
+engine1 = eagle_engine.engine1
+"""`adapters.eagle:engine1`: the whole engine with EAGLE-1's drafter and dynamic trees."""
 half = eagle_serving.half
 """`adapters.eagle:half`: the same drafting in float16."""
 CLONE = Clone("EAGLE_CLONE", "https://github.com/SafeAILab/EAGLE", "eagle/train/main.py")

@@ -12,6 +12,8 @@ What is converted, and nothing else:
 - laws to logits: log(p) in float64, rounded to float32, −inf for 0, and the processor of temperature 1. Drafts take the
   place of `torch.multinomial` in `sample`. Coins: as in `adapters.leaf_posterior`.
 
+The whole engine, `generate`, is in `adapters.eagle_engine`.
+
 Sampled drafts come from rows without replacement; of other kinds only those without siblings are the same thing. In
 greedy decoding drafts have no law, so any kind is. Not applicable: trees without a node, more than ten siblings, twins.
 """
@@ -29,10 +31,21 @@ from typing import Any
 
 import numpy as np
 
-from adapters import leaf_posterior, topk_drafting
+from adapters import clone_features, eagle_engine, eagle_publish, kv_tracers, leaf_posterior, topk_drafting
 from adapters.grown_shape import layered
 from adapters.interface import AdapterError, Arithmetic, Declaration, Deviation, NotApplicable
-from oracle.types import Coins, Decision, Flags, FlattenCase, FlatTree, Ids, MaskCase, VerifyCase
+from oracle.types import (
+    Coins,
+    CommittedState,
+    Decision,
+    Flags,
+    FlattenCase,
+    FlatTree,
+    Ids,
+    MaskCase,
+    PublishCase,
+    VerifyCase,
+)
 
 _CODE = "https://github.com/SafeAILab/EAGLE/blob/v1/eagle/model"
 RANKS = 10
@@ -55,6 +68,7 @@ DECLARATION = Declaration(
         "frontier_coin": "inverse_cdf",
         "accept_operator": "<=",
         "root_in_verification": "yes",
+        "draft_kv": "recomputed",
     },
     arithmetic=Arithmetic(dtype="float32", coin_dtype="float32", via_logits=True, draft_via_logits=True),
     cost={
@@ -64,9 +78,13 @@ DECLARATION = Declaration(
         "verify_greedy": 1e-3,
         "verify_sampled": 2e-3,
         "verify_random": 2e-3,
+        "publish": 5e-3,
+        "generate": 6e-2,
+        "next_law": 6e-3,
     },
     generators=("python", "torch"),
-    promises=("seed",),
+    promises=("seed", "request_independent"),
+    engine=eagle_engine.served(eagle_engine.STATIC_LEVELS),
     deviations=(
         Deviation("TREE-604", "paths are sorted by what they hold, padding last", link=f"{_CODE}/utils.py"),
         Deviation(
@@ -84,8 +102,13 @@ DECLARATION = Declaration(
             "a draft with q = 0 is passed over (lossless for drafts that come from q)",
             witness="draft_of_no_draft_mass",
         ),
+        *eagle_publish.DEVIATIONS_STATIC,
     ),
 )
+
+
+generate = eagle_engine.release_generate
+next_law = eagle_engine.release_next_law
 
 
 def flatten_tree(cases: Sequence[FlattenCase]) -> list[FlatTree]:
@@ -134,6 +157,11 @@ def verify_random(cases: Sequence[VerifyCase], seed: int) -> list[Decision]:
 def verify_sampled(cases: Sequence[VerifyCase], coins: Sequence[Coins]) -> list[Decision]:
     """The same, with the coins given."""
     return [_sampled(case, coin) for case, coin in zip(cases, coins, strict=True)]
+
+
+def publish(cases: Sequence[PublishCase]) -> list[CommittedState]:
+    """`eagenerate`, a round of each request: see `adapters.eagle_publish`."""
+    return [eagle_publish.publish_static(case, _package().model, _drafter()) for case in cases]
 
 
 class _Static:
@@ -199,6 +227,7 @@ def _package() -> Any:
                 torch=importlib.import_module("torch"),
                 functions=importlib.import_module("eagle.model.utils"),
                 drafter=importlib.import_module("eagle.model.cnets"),
+                model=importlib.import_module("eagle.model.ea_model"),
             )
     except ImportError as error:
         raise AdapterError(
@@ -206,6 +235,17 @@ def _package() -> Any:
         ) from error
     found.torch.set_num_threads(1)
     return found
+
+
+@cache
+def _drafter() -> Any:
+    """A drafter of the package's own tree."""
+    package = _package()
+    with package.torch.random.fork_rng(devices=[]):
+        model = package.drafter.Model(clone_features.tiny_config(kv_tracers.SMALL, kv_tracers.SMALL), bias=True)
+    model.diff_device = False
+    model.init_tree()
+    return model
 
 
 def _processor() -> Any:

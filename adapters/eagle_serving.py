@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 
 from adapters import clone_features as shared
-from adapters import leaf_posterior, topk_drafting
+from adapters import eagle_publish, kv_tracers, leaf_posterior, topk_drafting
 from adapters.clones import Clone
 from adapters.interface import Arithmetic, Declaration, Deviation
 from oracle.types import (
     Coins,
+    CommittedState,
     Decision,
     DraftTreeCase,
     Flags,
@@ -31,11 +32,12 @@ from oracle.types import (
     FlatTree,
     Ids,
     MaskCase,
+    PublishCase,
     VerifyCase,
 )
 
 CLONE = Clone("EAGLE_CLONE", "https://github.com/SafeAILab/EAGLE", "eagle/model/cnets.py")
-DRAFTER, FUNCTIONS = "eagle/model/cnets.py", "eagle/model/utils.py"
+DRAFTER, FUNCTIONS, LOOP = "eagle/model/cnets.py", "eagle/model/utils.py", "eagle/model/ea_model.py"
 _TREE = "https://github.com/SafeAILab/EAGLE/blob/cb7e0841fe0c206c6ed74a197ad5e2a1f13f5a2b/eagle"
 _SCORES = f"{_TREE}/model/cnets.py#L705-L749"
 _DRAFTING = (
@@ -68,6 +70,7 @@ DECLARATION = Declaration(
         "accept_operator": "<=",
         "draft_map": "offset",
         "root_in_verification": "yes",
+        "draft_kv": "recomputed",
         "selection_order": "node",
     },
     arithmetic=Arithmetic(dtype="float32", coin_dtype="float32", via_logits=True),
@@ -79,6 +82,7 @@ DECLARATION = Declaration(
         "verify_greedy": 1.5e-4,
         "verify_sampled": 4e-4,
         "verify_random": 3e-4,
+        "publish": 6e-3,
     },
     generators=("python", "torch"),
     promises=("seed",),
@@ -87,6 +91,7 @@ DECLARATION = Declaration(
         Deviation(
             "ACCEPTANCE-108", "the argmax of a row with NaN is a token, and is published", witness="nan_at_the_root"
         ),
+        *eagle_publish.DEVIATIONS,
     ),
 )
 
@@ -126,6 +131,11 @@ def verify_sampled(cases: Sequence[VerifyCase], coins: Sequence[Coins]) -> list[
     return leaf_posterior.verify_sampled(_posterior(), cases, coins)
 
 
+def publish(cases: Sequence[PublishCase]) -> list[CommittedState]:
+    """`eagenerate`, a round of each request: see `adapters.eagle_publish`."""
+    return [eagle_publish.publish(case, _loop(), _drafter()) for case in cases]
+
+
 class half:
     """Scores in float16."""
 
@@ -158,6 +168,26 @@ def _names() -> dict[str, Any]:
     wanted = ("prepare_logits_processor", "tree_decoding", "evaluate_posterior")
     CLONE.source(FUNCTIONS).define(names, *wanted)
     return names
+
+
+@cache
+def _loop() -> dict[str, Any]:
+    """The loop and what it calls."""
+    names = {**_names(), "__name__": "loop"}
+    CLONE.source(FUNCTIONS).define(names, "reset_tree_mode", "update_inference_inputs")
+    CLONE.source(LOOP).define(names, "EaModel")
+    return names
+
+
+@cache
+def _drafter() -> Any:
+    """A drafter of two children a node."""
+    size = kv_tracers.SMALL
+    config = shared.tiny_config(size, size, draft_vocab_size=size)
+    with _names()["torch"].random.fork_rng(devices=[]):
+        model = _names()["Model"](config, total_tokens=3, depth=1, top_k=2, threshold=1.0)
+    model.init_tree()
+    return model
 
 
 def _drafting() -> topk_drafting.Drafting:

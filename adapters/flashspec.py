@@ -41,8 +41,9 @@ from typing import Any
 
 import numpy as np
 
+from adapters import flashspec_publish
 from adapters.interface import AdapterError, Arithmetic, Declaration, Deviation, NotApplicable
-from oracle.types import Coins, Decision, VerifyCase
+from oracle.types import Coins, CommittedState, Decision, PublishCase, VerifyCase
 
 
 def _version() -> str:
@@ -58,7 +59,7 @@ DECLARATION = Declaration(
     links=("https://github.com/Mattral/FlashSpec",),
     conventions={"coin_scheme": "per_node", "frontier_coin": "inverse_cdf", "accept_operator": "<"},
     arithmetic=Arithmetic(dtype="float32", coin_dtype="float32", via_logits=True, draft_via_logits=True),
-    cost={"verify_greedy": 1e-4, "verify_sampled": 1e-4, "verify_random": 1e-4},
+    cost={"verify_greedy": 1e-4, "verify_sampled": 1e-4, "verify_random": 1e-4, "publish": 4e-3},
     promises=("seed",),
     deviations=(
         Deviation(
@@ -72,6 +73,7 @@ DECLARATION = Declaration(
             "a NaN in a target row is refused by torch.multinomial",
             witness="nan_in_the_draft_row",
         ),
+        *flashspec_publish.DEVIATIONS,
     ),
 )
 
@@ -103,6 +105,11 @@ def verify_sampled(cases: Sequence[VerifyCase], coins: Sequence[Coins]) -> list[
             return _sampled_step(code, [cases[i] for i in members], code.torch.Generator())
 
     return _in_calls(cases, _kind, step)
+
+
+def publish(cases: Sequence[PublishCase]) -> list[CommittedState]:
+    """A round of each request: see `adapters.flashspec_publish`."""
+    return [flashspec_publish.publish(case) for case in cases]
 
 
 @dataclass(frozen=True)

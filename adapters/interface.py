@@ -38,7 +38,7 @@ CONTRACTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "drafter": ("draft_logits",),
         "manifest": ("check_release",),
         "metrics": ("summarise_rounds",),
-        "decode": ("generate",),
+        "decode": ("generate", "next_law"),
     }
 )
 """Contract → its operations, the fixed names of the interface."""
@@ -50,7 +50,7 @@ DTYPES: Mapping[str, float] = MappingProxyType(
 )
 """Arithmetic dtype → unit roundoff (half the distance from 1 to the next number)."""
 
-PROMISES = ("seed", "batch_independent")
+PROMISES = ("seed", "batch_independent", "request_independent")
 
 COIN_SCHEMES = ("per_node", "per_parent", "sample_and_match", "block")
 TOP_K_TIES = ("exact", "keep")
@@ -127,6 +127,7 @@ class Engine:
     vocabulary: token ids lie in [0, vocabulary). longest: most tokens of prompt and output together. draft_length:
     drafts a round where the case does not say. roundings and scale bound what batching may do to a target logit:
     roundings is the number of roundings on the longest way to a logit, scale the largest magnitude of what is rounded.
+    hottest: the highest temperature that it takes.
     """
 
     vocabulary: int
@@ -134,6 +135,7 @@ class Engine:
     draft_length: int
     roundings: int
     scale: float
+    hottest: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -143,8 +145,9 @@ class Declaration:
     name, version: as the report prints them. links: where the code lives. conventions: the names of
     design's list that apply, and their values. deviations: known differences. arithmetic: see
     `Arithmetic`. cost: operation → seconds one case costs (slow implementations get fewer trials).
-    promises: "seed" (same cases and seed, same decisions), "batch_independent" (a member's decision
-    does not depend on the members beside it). generators: global generators that the implementation
+    promises: "seed" (same cases and seeds, same decisions and outputs), "batch_independent" (a member's
+    decision does not depend on the members beside it), "request_independent" (nor does the output of a
+    sampled request of `generate`). generators: global generators that the implementation
     draws from ("python", "numpy", "torch"); every other one stays untouched. is_oracle: the
     implementation is the oracle, so the expected side comes from the second road alone. engine: what
     `generate` serves, where it is provided.
@@ -213,6 +216,8 @@ def load(spec: str) -> Implementation:
                 f"--impl={spec}: {name} is an operation, so it is a function; found {type(function).__name__}"
             )
         operations[name] = function
+    if "generate" in operations and declaration.engine is None:
+        raise AdapterError(f"--impl={spec}: DECLARATION.engine says what generate serves, and is missing")
     hints = []
     for name, value in sorted(vars(namespace).items()):
         if name.startswith("_") or name in OPERATIONS or not callable(value) or isinstance(value, type):
@@ -269,6 +274,23 @@ def _check(spec: str, declaration: Declaration) -> None:
             refuse("deviations", "a deviation names a clause and a reason", deviation)
         if not (deviation.link or deviation.witness):
             refuse("deviations", "a deviation has a public link or the witness case that shows it", deviation.clause)
+    if declaration.engine is not None:
+        _check_engine(declaration.engine, refuse)
+
+
+def _check_engine(engine: object, refuse: Callable[[str, str, object], None]) -> None:
+    """Whoever makes requests relies on these numbers."""
+    if not isinstance(engine, Engine):
+        refuse("engine", "is an adapters.interface.Engine, or None", engine)
+        return
+    for name, least in (("vocabulary", 2), ("longest", 2), ("draft_length", 1), ("roundings", 1)):
+        value = getattr(engine, name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            refuse(f"engine.{name}", f"is a whole number of at least {least}", value)
+    if isinstance(engine.scale, bool) or not isinstance(engine.scale, (int, float)) or not 0 < engine.scale < math.inf:
+        refuse("engine.scale", "is a finite number above 0", engine.scale)
+    if isinstance(engine.hottest, bool) or not isinstance(engine.hottest, (int, float)) or not engine.hottest > 0:
+        refuse("engine.hottest", "is a number above 0", engine.hottest)
 
 
 def _is_number(text: object) -> bool:

@@ -1,7 +1,7 @@
 """The oracle as an implementation: its expected side comes from the second road (`conformance.roads`).
 
 `adapters.reference` spends a coin a node; `adapters.reference:per_parent`, `:sample_and_match` and `:block`
-verify with the oracle's other coin schemes.
+verify with the oracle's other coin schemes; `:paged_1`, `:paged_4` and `:paged_16` publish in blocks of slots.
 """
 
 from __future__ import annotations
@@ -10,13 +10,19 @@ import dataclasses
 from collections.abc import Sequence
 from typing import ClassVar
 
-from adapters.interface import Declaration, NotApplicable
-from oracle import acceptance
+from adapters.interface import Declaration, Engine, NotApplicable
+from adapters.paged import paged_1 as paged_1
+from adapters.paged import paged_4 as paged_4
+from adapters.paged import paged_16 as paged_16
+from oracle import acceptance, paged
 from oracle.acceptance import propose as propose
 from oracle.acceptance import verify_greedy as verify_greedy
 from oracle.acceptance import verify_random as verify_random
 from oracle.acceptance import verify_sampled as verify_sampled
 from oracle.acceptance import warp as warp
+from oracle.decode import DRAFT_LENGTH, LONGEST, VOCABULARY
+from oracle.decode import generate as generate
+from oracle.decode import next_law as next_law
 from oracle.losses import draft_to_target as draft_to_target
 from oracle.losses import eagle1_loss as eagle1_loss
 from oracle.losses import feature_regression as feature_regression
@@ -25,8 +31,10 @@ from oracle.losses import rollout_loss as rollout_loss
 from oracle.losses import soft_cross_entropy as soft_cross_entropy
 from oracle.losses import topk_distillation as topk_distillation
 from oracle.masks import tree_mask as tree_mask
+from oracle.metrics import summarise_rounds as summarise_rounds
 from oracle.noise import feature_noise as feature_noise
 from oracle.noise import noisy_sample as noisy_sample
+from oracle.publish import publish as publish
 from oracle.rows import gather_rows as gather_rows
 from oracle.rows import hard_rows as hard_rows
 from oracle.rows import rollout_rows as rollout_rows
@@ -39,7 +47,7 @@ from oracle.tree import flatten_tree as flatten_tree
 from oracle.tree import grow_tree as grow_tree
 from oracle.tree import select_nodes as select_nodes
 from oracle.tree import tree_visibility as tree_visibility
-from oracle.types import Coins, Decision, VerifyCase
+from oracle.types import Coins, CommittedState, Decision, PublishCase, VerifyCase
 from oracle.visibility import rollout_attention as rollout_attention
 from oracle.visibility import rollout_mask as rollout_mask
 from oracle.visibility import rollout_visibility as rollout_visibility
@@ -63,11 +71,19 @@ DECLARATION = Declaration(
         **{"training_step": 3e-3, "feature_noise": 5e-5, "noisy_sample": 1e-4},
         **{"grow_tree": 2e-4, "select_nodes": 1e-4, "flatten_tree": 3e-4, "tree_visibility": 5e-5},
         **{"tree_mask": 1e-4, "draft_tree": 5e-4, "rollout_visibility": 1e-3},
-        **{"rollout_mask": 1.5e-3, "rollout_attention": 1.5e-3},
+        **{"publish": 1e-4, "interrupted_publish": 1e-3},
+        **{"rollout_mask": 1.5e-3, "rollout_attention": 1.5e-3, "summarise_rounds": 5e-5},
+        **{"generate": 1.5e-3, "next_law": 1e-4},
     },
-    promises=("seed",),
+    promises=("seed", "request_independent"),
     is_oracle=True,
+    engine=Engine(VOCABULARY, LONGEST, DRAFT_LENGTH, roundings=2, scale=20.0),
 )
+
+
+def interrupted_publish(cases: Sequence[PublishCase], step: int) -> list[CommittedState] | None:
+    """Through paged storage, with blocks of four slots: the flat oracle stores nothing that a failure could leave."""
+    return paged.interrupted_publish(cases, step, 4)
 
 
 class _Scheme:

@@ -1,7 +1,7 @@
 """SGLang's draft trees, and its Triton kernels, executed by Triton's interpreter (`TRITON_INTERPRET=1`). Slow.
 
-Drafting and the layout of trees stand in `adapters/sglang_tree.py`. The code under test here, called as the EAGLE
-worker calls it (`eagle_sample` in `srt/speculative/eagle_utils.py`):
+Drafting and the layout of trees stand in `adapters/sglang_tree.py`, publication in `adapters/sglang_publish.py`. The
+code under test here, called as the EAGLE worker calls it (`eagle_sample` in `srt/speculative/eagle_utils.py`):
 - `verify_tree_greedy_triton` of `kernels/ops/speculative/spec_tree.py` for `verify_greedy`, on chains and trees;
 - `chain_speculative_sampling_triton` of `kernels/ops/speculative/reject_sampling.py` for `verify_sampled` and
   `verify_random`, on chains.
@@ -42,9 +42,10 @@ from typing import Any
 
 import numpy as np
 
-from adapters import sglang_tree, triton_interpreter
+from adapters import sglang_publish, sglang_tree, triton_interpreter
 from adapters.interface import AdapterError, Arithmetic, Declaration, Deviation, NotApplicable
 from adapters.sglang_engine import MISSING
+from adapters.sglang_publish import publish as publish
 from adapters.sglang_tree import draft_tree as draft_tree
 from adapters.sglang_tree import flatten_tree as flatten_tree
 from adapters.sglang_tree import grow_tree as grow_tree
@@ -261,7 +262,7 @@ def _declare(name: str, scheme: str, deviations: tuple[Deviation, ...], trees: b
         ),
         conventions=conventions | (sglang_tree.CONVENTIONS if trees else {}),
         arithmetic=Arithmetic(dtype="float32", coin_dtype="float32"),
-        cost=cost | (sglang_tree.COST if trees else {}),
+        cost=cost | (sglang_tree.COST | sglang_publish.COST if trees else {}),
         promises=("seed",),
         deviations=deviations,
     )
@@ -316,7 +317,7 @@ _BY_TOKEN = (
 )
 
 block = _Variant(_declare("sglang block (interpreted)", "block", (_NAN_WEIGHT, _PADDING), False), True)
-_DEVIATIONS = (_NAN, _PADDING, *_BY_TOKEN, *sglang_tree.DEVIATIONS)
+_DEVIATIONS = (_NAN, _PADDING, *_BY_TOKEN, *sglang_tree.DEVIATIONS, *sglang_publish.DEVIATIONS)
 _tokenwise = _Variant(_declare("sglang (interpreted)", "per_node", _DEVIATIONS, True), False)
 
 DECLARATION = _tokenwise.DECLARATION

@@ -1,9 +1,10 @@
 """SGLang's EAGLE worker on a CPU, without the engine around it.
 
 The files under test are real and run as they are: `srt/speculative/eagle_worker_v2.py`, `base_spec_worker.py`,
-`eagle_utils.py`, `spec_utils.py`, `srt/models/llama_eagle3.py` and all of `sglang.kernels`. What they import of the
-rest of the engine (attention backends, schedulers, weight loaders; packages that come with CUDA) is only named on the
-paths that run here: these names are stand-ins, which can be subclassed, called and entered, and do nothing.
+`eagle_utils.py`, `spec_utils.py`, `srt/models/llama_eagle3.py` and all of `sglang.kernels`, and for publication those
+that `_REAL` names below them. What they import of the rest of the engine (attention backends, schedulers, weight
+loaders; packages that come with CUDA) is only named on the paths that run here: these names are stand-ins, which can be
+subclassed, called and entered, and do nothing.
 
 `torch.compile` is left out, so `_select_top_k_tokens_later` runs as it is written. Four names of these files are set:
 - `build_tree_kernel_efficient_func` is the Triton kernel, as on the engine's XPU branch;
@@ -44,8 +45,22 @@ _REAL = {
     "utils": "sglang.srt.speculative.eagle_utils",
     "spec": "sglang.srt.speculative.spec_utils",
     "eagle3": "sglang.srt.models.llama_eagle3",
+    "common": "sglang.srt.speculative.eagle_worker_common",
+    "input": "sglang.srt.speculative.spec_info",
+    "info": "sglang.srt.speculative.eagle_info",
+    "results": "sglang.srt.managers.utils",
+    "requests": "sglang.srt.managers.schedule_batch",
+    "processor": "sglang.srt.managers.scheduler_components.batch_result_processor",
+    "memory": "sglang.srt.mem_cache.memory_pool",
+    "release": "sglang.srt.mem_cache.common",
 }
-_ABOVE = ("sglang.srt.speculative", "sglang.srt.models")
+_ABOVE = (
+    "sglang.srt.speculative",
+    "sglang.srt.models",
+    "sglang.srt.managers",
+    "sglang.srt.managers.scheduler_components",
+    "sglang.srt.mem_cache",
+)
 _BELOW = ("sglang.srt.environ", "sglang.srt.platforms", "sglang.srt.runtime_context", "sglang.srt.utils")
 _ABSENT = ("huggingface_hub", "sgl_kernel", "transformers", "tvm_ffi")
 

@@ -1,8 +1,9 @@
-"""Hugging Face transformers: assisted generation's logits processors, and its accept/reject step, one chain at a time.
+"""Hugging Face transformers: assisted generation, its logits processors, and its accept/reject step, a chain at a time.
 
 The code under test is `transformers.generation.utils._speculative_sampling` (`verify_random`, `verify_sampled`) and
 the processors that `GenerationMixin._get_logits_processor` makes (`warp`). The greedy match is written inline in the
-decoding loop, so there is no function that `verify_greedy` could call.
+decoding loop, so there is no function that `verify_greedy` could call. The whole loop, `generate`, is in
+`adapters.transformers_generate`.
 
 What is converted, and nothing else:
 - laws to logits: log(p) in float64, −inf for 0, NaN for a negative number; a point proposal's candidate
@@ -40,7 +41,10 @@ from typing import Any
 import numpy as np
 
 from adapters.interface import AdapterError, Arithmetic, Declaration, Deviation, NotApplicable
+from adapters.transformers_generate import ENGINE, generate
 from oracle.types import Coins, Decision, VerifyCase, WarpCase
+
+__all__ = ["DECLARATION", "InconsistentResult", "generate", "verify_random", "verify_sampled", "warp"]
 
 
 def _version() -> str:
@@ -65,9 +69,10 @@ DECLARATION = Declaration(
         "top_k_ties": "keep",
     },
     arithmetic=Arithmetic(dtype="float64", coin_dtype="float64", via_logits=True, draft_via_logits=True),
-    cost={"verify_sampled": 2.5e-4, "verify_random": 2e-4, "warp": 1e-3},
+    cost={"verify_sampled": 2.5e-4, "verify_random": 2e-4, "warp": 1e-3, "generate": 4e-2},
     promises=("seed",),
     generators=("torch",),
+    engine=ENGINE,
     deviations=(
         Deviation(
             "ACCEPTANCE-109",

@@ -47,3 +47,21 @@ def launch() -> Iterator[None]:
         yield
     finally:
         builder.options, interpreter._patch_lang = options, patch
+
+
+@contextmanager
+def launches() -> Iterator[None]:
+    """Around code that launches several interpreted kernels."""
+    from triton.runtime.interpreter import GridExecutor
+
+    call = GridExecutor.__call__
+
+    def one(self: Any, *arguments: Any, **named: Any) -> Any:
+        with launch():
+            return call(self, *arguments, **named)
+
+    GridExecutor.__call__ = one
+    try:
+        yield
+    finally:
+        GridExecutor.__call__ = call

@@ -12,7 +12,11 @@ which `adapters.vllm_warp` describes:
 - `adapters.vllm:triton`: the Triton kernels that run on GPUs, executed by Triton's interpreter
   (`TRITON_INTERPRET=1`), through `forward`. Slow. `adapters.vllm_interpreter` says what is added to the interpreter.
 
-The V2 model runner's sampler, `adapters.vllm:v2` and `adapters.vllm:v2_block`, is in `adapters.vllm_v2`.
+Publication by `adapters.vllm` and `adapters.vllm:triton` is in `adapters/vllm_publish.py`.
+
+The V2 model runner's sampler, `adapters.vllm:v2` and `adapters.vllm:v2_block`, is in `adapters.vllm_v2`. The whole
+engine, `adapters.vllm:eagle` and its like, is in `adapters.vllm_generate`; what it counts and logs of its rounds,
+`adapters.vllm:metrics`, is in `adapters.vllm_metrics`.
 
 `triton` cannot share a process with the first two: the first call decides, a later call of the other kind
 raises `AdapterError`.
@@ -51,15 +55,32 @@ from typing import Any
 
 import numpy as np
 
-from adapters import vllm_warp
+from adapters import vllm_publish, vllm_warp
 from adapters.interface import Arithmetic, Declaration, Deviation
 from adapters.vllm_cases import chain, check_coins, frontier_seeds, logits, request_seeds, version
 from adapters.vllm_engine import Engine, injected, sampling_metadata, without_luck
 from adapters.vllm_engine import engine as start_engine
+from adapters.vllm_generate import eagle, eagle3, eagle3_expanded, eagle_expanded
+from adapters.vllm_metrics import metrics
 from adapters.vllm_v2 import v2, v2_block
-from oracle.types import Coins, Decision, VerifyCase, WarpCase
+from oracle.types import Coins, CommittedState, Decision, PublishCase, VerifyCase, WarpCase
 
-__all__ = ["DECLARATION", "forward", "triton", "v2", "v2_block", "verify_greedy", "verify_random", "verify_sampled"]
+__all__ = [
+    "DECLARATION",
+    "eagle",
+    "eagle3",
+    "eagle3_expanded",
+    "eagle_expanded",
+    "forward",
+    "metrics",
+    "publish",
+    "triton",
+    "v2",
+    "v2_block",
+    "verify_greedy",
+    "verify_random",
+    "verify_sampled",
+]
 
 _TEMPERATURE = "https://github.com/vllm-project/vllm/issues/55005"
 _EVERYWHERE = (
@@ -299,18 +320,46 @@ class _Whole(_Variant):
             return vllm_warp.warp(start_engine(self._kind), case)
 
 
+class _Interpreted(_Whole):
+    """One that publishes, too."""
+
+    def publish(self, cases: Sequence[PublishCase]) -> list[CommittedState]:
+        return vllm_publish.publish("triton", cases)
+
+
 _CPP_COST = {"verify_greedy": 2e-5, "verify_sampled": 5e-5, "verify_random": 8e-5, "warp": 1e-3}
 _TRITON_COST = {"verify_greedy": 6e-4, "verify_sampled": 5e-3, "verify_random": 5e-3, "warp": 5e-3}
 _BOTH = ("seed", "batch_independent")
 
-_own = _Variant(_declare("vllm", "float32", _CPP_COST, _BOTH, (*_EVERYWHERE, _PADDING)), "cpp", _behind_temperature)
+_own = _Variant(
+    _declare(
+        "vllm",
+        "float32",
+        _CPP_COST | vllm_publish.CPP_COST,
+        _BOTH,
+        (*_EVERYWHERE, _PADDING, *vllm_publish.DEVIATIONS),
+    ),
+    "cpp",
+    _behind_temperature,
+)
 # Behind NaN the recovered token of a point proposal depends on whether the batch has draft rows.
 _broken = _declare("vllm forward", "float32", _CPP_COST, ("seed",), (_EVERYWHERE[0], *_BEHIND_TEMPERATURE))
 forward = _Whole(_broken, "cpp", _forward_without_luck)
-_interpreted = _declare("vllm triton (interpreted)", "float64", _TRITON_COST, _BOTH, (*_EVERYWHERE, *_FILTERS))
-triton = _Whole(_interpreted, "triton", _forward)
+_interpreted = _declare(
+    "vllm triton (interpreted)",
+    "float64",
+    _TRITON_COST | vllm_publish.TRITON_COST,
+    _BOTH,
+    (*_EVERYWHERE, *_FILTERS, *vllm_publish.DEVIATIONS),
+)
+triton = _Interpreted(_interpreted, "triton", _forward)
 
 DECLARATION = _own.DECLARATION
 verify_greedy = _own.verify_greedy
 verify_sampled = _own.verify_sampled
 verify_random = _own.verify_random
+
+
+def publish(cases: Sequence[PublishCase]) -> list[CommittedState]:
+    """`adapters/vllm_publish.py`, with the C++ kernels."""
+    return vllm_publish.publish("cpp", cases)

@@ -133,12 +133,14 @@ def _read(document: Any) -> CaseFile:
 
 
 def _encode(value: Any) -> Any:
+    if value is None or type(value) in (int, bool, str):  # most of what a case holds
+        return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: _encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {"$type": type(value).__name__, **fields}
     if isinstance(value, np.ndarray):
         data = value.reshape(-1).tolist()
-        if value.dtype.kind not in "iub":
+        if value.dtype.kind not in "iub" and not (value.dtype.kind == "f" and np.isfinite(value).all()):
             data = [_encode(v) for v in data]
         return {"$array": str(value.dtype), "shape": list(value.shape), "data": data}
     if isinstance(value, Fraction):
@@ -151,7 +153,7 @@ def _encode(value: Any) -> Any:
         return _encode(value.item())
     if isinstance(value, float) and not math.isfinite(value):
         return {"$float": str(value)}
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if isinstance(value, (int, float, str)):
         return value
     raise TypeError(f"a case cannot hold a {type(value).__name__}")
 

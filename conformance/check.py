@@ -7,26 +7,22 @@ this check; whatever else goes wrong is the suite's own fault and is called so.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import functools
-import os
-import sys
-import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 import hypothesis
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from adapters.interface import AdapterError, Arithmetic, Implementation, NotApplicable
 from conformance import casefile
 from conformance.evidence import EProcess, Statement, detectable_distance
 from conformance.journal import Journal
+from conformance.printed import stdout_to
 from conformance.profiles import ALPHA_OF_A_CHECK, POWER, Profile
 from conformance.verdicts import CheckOutcome, ClauseViolation, HarnessError, Inapplicable, NotProvided, Undecidable
 
@@ -97,7 +93,7 @@ class Check:
         function = self.implementation.operations[operation]
         self.journal.calling()
         try:
-            with _stdout_to(self._keep_output):
+            with stdout_to(self._keep_output):
                 return function(*arguments)
         except NotApplicable as reason:
             raise Inapplicable(str(reason) or "the adapter gives no reason") from None
@@ -140,16 +136,7 @@ class Check:
             self._run(body, case)
 
         @hypothesis.seed(self.seed)
-        @hypothesis.settings(
-            max_examples=self.examples(examples or self.profile.examples),
-            database=None,
-            deadline=None,
-            derandomize=False,
-            print_blob=False,
-            report_multiple_bugs=False,
-            suppress_health_check=list(hypothesis.HealthCheck),
-            phases=(hypothesis.Phase.generate, *([hypothesis.Phase.shrink] if self.profile.shrink_seconds else [])),
-        )
+        @self._settings(self.examples(examples or self.profile.examples))
         @hypothesis.given(strategy)
         def drawn(case: Case) -> None:
             text = self._text(case)
@@ -169,6 +156,45 @@ class Check:
         except hypothesis.errors.Flaky as error:
             raise _violation_inside(error) from error
         return self._settle()
+
+    def drive(
+        self,
+        machine: Callable[[Search], RuleBasedStateMachine],
+        body: Callable[[Case], object],
+        runs: int,
+        steps: int,
+        first: Sequence[Case] = (),
+    ) -> None:
+        """Run `body` on the histories of `first`; then let a state machine make `runs` of so many steps.
+
+        The machine hands each step to its `Search`, with the history up to it, and is told there whether it failed.
+        """
+        if self.replay is not None:
+            self._run(body, self.replay)
+            return self._settle()
+        for case in first:
+            self._run(body, case)
+        search = Search(self, body)
+        settings = hypothesis.settings(
+            self._settings(runs), stateful_step_count=steps, verbosity=hypothesis.Verbosity.quiet
+        )
+        try:
+            run_state_machine_as_test(hypothesis.seed(self.seed)(lambda: machine(search)), settings=settings)
+        except hypothesis.errors.Flaky as error:
+            raise _violation_inside(error) from error
+        return self._settle()
+
+    def _settings(self, examples: int) -> hypothesis.settings:
+        return hypothesis.settings(
+            max_examples=examples,
+            database=None,
+            deadline=None,
+            derandomize=False,
+            print_blob=False,
+            report_multiple_bugs=False,
+            suppress_health_check=list(hypothesis.HealthCheck),
+            phases=(hypothesis.Phase.generate, *([hypothesis.Phase.shrink] if self.profile.shrink_seconds else [])),
+        )
 
     def examples(self, wanted: int) -> int:
         """`wanted` cases, or as many as this profile's time buys of the slowest operation needed, a few at least."""
@@ -271,6 +297,29 @@ class Check:
             raise Undecidable(f"{trials} trials are too few to see any distance with power ≥ {POWER}")
 
 
+class Search:
+    """What a state machine hands its steps to. When the time for making a failure smaller is up, it ends the search."""
+
+    def __init__(self, check: Check, body: Callable[[Any], object]) -> None:
+        self.check, self.body = check, body
+        self.failed: set[str] = set()
+        self.began: float | None = None
+
+    def step(self, history: Any, act: Callable[[], object]) -> None:
+        """`act` takes the last step of the history."""
+        text = self.check._text(history)
+        if self.began is not None and time.monotonic() > self.began + self.check.profile.shrink_seconds:
+            if text in self.failed:  # the smallest that was found
+                self.check._run(self.body, history, text)
+            return
+        try:
+            self.check._run(lambda _: act(), history, text)
+        except CheckOutcome:
+            self.began = time.monotonic() if self.began is None else self.began
+            self.failed.add(text)
+            raise
+
+
 class Raised(ClauseViolation):
     """The implementation raised; checks that expect a refusal catch this one."""
 
@@ -300,55 +349,3 @@ def _violation_inside(error: BaseException) -> CheckOutcome:
         pending.extend(getattr(found, "exceptions", ()))
         pending.extend(e for e in (found.__cause__, found.__context__) if e is not None)
     return HarnessError(f"the check is not repeatable: {error}")
-
-
-class _Sink:
-    """One file per process that file descriptor 1 points at while the implementation runs."""
-
-    def __init__(self) -> None:
-        self.file = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the process)
-
-    def take(self) -> bytes:
-        """What was written since the last time, its first 4096 bytes, and an empty file again."""
-        size = os.fstat(self.file.fileno()).st_size
-        if not size:
-            return b""
-        text = os.pread(self.file.fileno(), min(size, 4096), 0)
-        self.file.truncate(0)
-        self.file.seek(0)
-        return text
-
-
-@functools.cache
-def _sink() -> _Sink:
-    return _Sink()
-
-
-@contextlib.contextmanager
-def _stdout_to(keep: Callable[[bytes], None]) -> Iterator[None]:
-    """Catch what is written to file descriptor 1, by Python or by native code."""
-    sink = _sink()
-    _flush()
-    saved = os.dup(1)
-    os.dup2(sink.file.fileno(), 1)
-    try:
-        yield
-    finally:
-        _flush()
-        os.dup2(saved, 1)
-        os.close(saved)
-        if text := sink.take():
-            keep(text)
-
-
-def _flush() -> None:
-    with contextlib.suppress(OSError, ValueError):
-        sys.stdout.flush()
-    if _LIBC is not None:
-        _LIBC.fflush(None)
-
-
-try:
-    _LIBC: Any = ctypes.CDLL(None)
-except (OSError, TypeError):  # no C library to ask, as on Windows: native buffers flush late
-    _LIBC = None

@@ -126,20 +126,7 @@ class Controller:
         handle, name = tempfile.mkstemp(prefix="conformance-smoke-", suffix=".json")
         os.close(handle)
         path = Path(name)
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path)}
-        command = [sys.executable, "-P", "-m", "conformance.smoke", self.spec, name]
-        try:
-            done = subprocess.run(
-                command, env=environment, timeout=SMOKE_SECONDS, capture_output=True, text=True, errors="replace"
-            )
-            ended = (
-                f"the process ended with code {done.returncode}"
-                if done.returncode >= 0
-                else (f"the process died of signal {-done.returncode}")
-            )
-            output = done.stderr
-        except subprocess.TimeoutExpired as error:
-            ended, output = f"no answer within {SMOKE_SECONDS} s", str(error.stderr or "")
+        ended, output = smoke_process(self.spec, name)
         try:
             self.smoke = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -320,6 +307,21 @@ class Controller:
             terminalreporter.line(line)
         for line in text.summary(self.run):
             terminalreporter.line(line)
+
+
+def smoke_process(spec: str, file: str) -> tuple[str, str]:
+    """Run the smoke step in an interpreter of its own → how that ended, and what it wrote to stderr."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path)}
+    command = [sys.executable, "-P", "-m", "conformance.smoke", spec, file]
+    try:
+        done = subprocess.run(
+            command, env=environment, timeout=SMOKE_SECONDS, capture_output=True, text=True, errors="replace"
+        )
+    except subprocess.TimeoutExpired as error:
+        return f"no answer within {SMOKE_SECONDS} s", str(error.stderr or "")
+    if done.returncode < 0:
+        return f"the process died of signal {-done.returncode}", done.stderr
+    return f"the process ended with code {done.returncode}", done.stderr
 
 
 def _own_folder(config: pytest.Config) -> Path:

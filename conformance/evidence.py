@@ -39,7 +39,7 @@ _SEED = 20_240_229
 _DOUBT = 0.01  # of a statement of power: the chance that its runs flatter
 _MOST = 2**40  # observations that one test may count
 _SHIFT = 10  # of Stirling's series, see _log_growth
-_DISTANCES = tuple(m / 10**e for e in range(7, 1, -1) for m in range(10, 100))
+DISTANCES = tuple(m / 10**e for e in range(7, 1, -1) for m in range(10, 100))
 _TRIALS = tuple(sorted({math.ceil(1.02**j) for j in range(1400)}))
 
 
@@ -123,7 +123,7 @@ def detectable_distance(law: Sequence[float], alpha: float, n: int, power: float
     KL(P(A) + δ ‖ P(A)), per observation, and exactly that if it scales p inside A and outside. It is all but
     least for P(A) = (1 − δ)/2; so, for small δ, is the chi-square δ²/(P(A)(1 − P(A))), never below 4δ².
 
-    Claim. At the returned δ, against each of up to four such alternatives (`_hardest`), one look after n
+    Claim. At the returned δ, against each of up to four such alternatives (`hardest`), one look after n
     observations alarms with at least `power`: enough of 2000 seeded runs did that a smaller power would
     have done so with probability ≤ 0.01 (1991 runs for 0.99). Looking earlier too can only add alarms.
     That every other alternative at distance ≥ δ is seen as often is not proved; the tests sample it. Where
@@ -243,24 +243,24 @@ def _detectable_distance(law: tuple[float, ...], alpha: float, n: int, power: fl
     p = np.array(law)
     leaves_support = bool((p == 0).any())
     reach = 1.0 if leaves_support else 1 - float(p.min())
-    distances = [d for d in _DISTANCES if d <= reach]
+    distances = [d for d in DISTANCES if d <= reach]
 
     def holds(step: int, runs: int) -> bool:
         distance = distances[step]
         if leaves_support and 1 - (1 - distance) ** n < power:
             return False
-        hardest = _hardest(p, distance)
-        if not (hardest or leaves_support):  # at the edge of reach, where rounding decides
+        found = hardest(p, distance)
+        if not (found or leaves_support):  # at the edge of reach, where rounding decides
             return False
         # The first two, which move mass onto A, are enough for a guess.
-        tried = hardest if runs == FULL_RUNS else hardest[:2]
+        tried = found if runs == FULL_RUNS else found[:2]
         return all(_detects(p, a, alpha, n, power, runs) for a in tried)
 
     step = _first(len(distances), holds)
     return 1.0 if step is None else distances[step]
 
 
-def _hardest(law: Floats, distance: float) -> list[Floats]:
+def hardest(law: Floats, distance: float) -> list[Floats]:
     """The alternatives that move `distance` onto a set A of mass near (1 − distance)/2, or off it.
 
     A is found greedily, once from the largest category down and once from the smallest up: a category joins

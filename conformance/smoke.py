@@ -22,6 +22,9 @@ from adapters.interface import CONTRACTS, AdapterError, Declaration, Implementat
 from conformance import compare, handout, training_cases
 from conformance.acceptance import proposing, warped
 from conformance.acceptance.cases import chain, coins, copy
+from conformance.decode import easy as decode_cases
+from conformance.metrics import easy as metrics_cases
+from conformance.publish import easy as publish_cases
 from conformance.tree import easy as tree_cases
 from conformance.verdicts import ClauseViolation
 from conformance.visibility import easy as visibility_cases
@@ -242,7 +245,7 @@ def answerer(implementation: Implementation, operation: str, findings: Findings,
         enter(f"{operation} on an easy case")
 
         def ask(argument: Any = argument) -> object:
-            found = implementation.operations[operation](handout.copy(argument))
+            found = implementation.operations[operation](*_several(argument))
             for answer in found if isinstance(found, list) else [found]:
                 for name in fields:
                     if not hasattr(answer, name):
@@ -257,11 +260,20 @@ def answerer(implementation: Implementation, operation: str, findings: Findings,
         findings.problems.append(f"{operation}: NotApplicable for every easy case; there is nothing to judge")
         return
     enter(f"timing {operation}")
-    _time(implementation, operation, (handout.copy(known[0]),), 1, findings)
+    _time(implementation, operation, _several(known[0]), 1, findings)
+
+
+def _several(argument: Any) -> tuple[Any, ...]:
+    """A copy of what an operation is handed: one argument, or a tuple of them."""
+    handed = handout.copy(argument)
+    return handed if isinstance(handed, tuple) else (handed,)
 
 
 EASY: dict[str, Callable[[str, Declaration], tuple[list[Any], tuple[str, ...]]]] = {
     **dict.fromkeys(("rows", "losses", "noise"), training_cases.easy),
+    "decode": decode_cases.easy,
+    "metrics": metrics_cases.easy,
+    "publish": publish_cases.easy,
     "tree": tree_cases.easy,
     "visibility": visibility_cases.easy,
 }

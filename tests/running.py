@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
 import multiprocessing
 import os
 import re
@@ -17,6 +19,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SUITE = ROOT / "conformance"
+SMOKE = "conformance.smoke"
 _COUNT = re.compile(r"(\d+) ([a-z ]+?)(?:,| →)")
 
 
@@ -64,12 +67,13 @@ def run(command: Sequence[str], where: Path, settings: Mapping[str, str], limit:
 def run_warm(command: Sequence[str], where: Path, settings: Mapping[str, str], limit: float = 300) -> Finished:
     """`run` of `python -m pytest …`, in a process forked from one that has imported what every run imports.
 
-    For tests that start the suite more than a hundred times. Nothing of this repository is imported before the fork.
+    For tests that start the suite more than a hundred times. The smoke step is forked as well. No implementation is
+    imported before the forks, and of this repository only what judges one.
     """
     assert list(command[:3]) == [sys.executable, "-m", "pytest"]
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["numpy", "hypothesis", "hypothesis.strategies", "pytest", "pytest_timeout", "xdist"]
+        ["hypothesis.strategies", "pytest_timeout", "xdist", "conformance.controller", "conformance.worker", SMOKE]
     )
     with tempfile.NamedTemporaryFile("r", suffix=".log") as output:
         process = context.Process(target=_pytest, args=(list(command[3:]), str(where), dict(settings), output.name))
@@ -93,10 +97,26 @@ def _pytest(arguments: list[str], where: str, settings: dict[str, str], output: 
     paths = [path for path in settings.get("PYTHONPATH", "").split(os.pathsep) if path]
     sys.path[:] = [where, *paths, *(path for path in sys.path if path not in ("", where, *paths))]
     sys.argv = [str(Path(pytest.__file__).parent / "__main__.py"), *arguments]
+    importlib.import_module("conformance.controller").smoke_process = _forked_smoke
+    gc.freeze()  # what was there before the fork is here to stay
     code = int(pytest.main(arguments))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+def _forked_smoke(spec: str, file: str) -> tuple[str, str]:
+    """`conformance.controller.smoke_process`, in a fork instead of an interpreter of its own."""
+    with tempfile.NamedTemporaryFile("r", suffix=".log") as errors:
+        process = multiprocessing.get_context("fork").Process(target=_smoke, args=(spec, file, errors.name))
+        process.start()
+        process.join()
+        return f"the process ended with code {process.exitcode}", errors.read()
+
+
+def _smoke(spec: str, file: str, errors: str) -> None:
+    os.dup2(os.open(errors, os.O_WRONLY), 2)
+    importlib.import_module(SMOKE).main(spec, Path(file))
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,14 @@ from typing import Any
 
 import pytest
 
-from adapters.faulty import acceptance, losses, noise, rows, training, tree, visibility
+from adapters.faulty import acceptance, decode, losses, metrics, noise, publish, rows, training, tree, visibility
 from adapters.harmless import acceptance as harmless
+from adapters.harmless import decode as harmless_decode
 from adapters.harmless import losses as harmless_losses
+from adapters.harmless import metrics as harmless_metrics
 from adapters.harmless import noise as harmless_noise
 from adapters.harmless import others
+from adapters.harmless import publish as harmless_publish
 from adapters.harmless import rows as harmless_rows
 from adapters.harmless import tree as harmless_tree
 from adapters.harmless import visibility as harmless_visibility
@@ -34,6 +37,9 @@ FAULTY = {
     "noise": (noise,),
     "tree": (tree,),
     "visibility": (visibility,),
+    "decode": (decode,),
+    "metrics": (metrics,),
+    "publish": (publish,),
 }
 RIGHT = {
     "acceptance": (harmless, others),
@@ -42,6 +48,9 @@ RIGHT = {
     "noise": (harmless_noise,),
     "tree": (harmless_tree,),
     "visibility": (harmless_visibility,),
+    "decode": (harmless_decode,),
+    "metrics": (harmless_metrics,),
+    "publish": (harmless_publish,),
 }
 """Contract → the modules that hold its implementations, faulty and right ones."""
 

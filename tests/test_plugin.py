@@ -132,8 +132,8 @@ def test_an_unknown_profile_is_a_usage_error(suite: Suite) -> None:
         ("acceptance, verify", 2, "'verify' is neither a contract"),
         ("acceptance", 0, ""),
         ("verify_greedy,acceptance", 0, ""),
-        ("decode", 1, "MISSING, required: decode: no generate"),
-        ("publish", 1, "MISSING, required: publish: no"),
+        ("drafter", 1, "MISSING, required: drafter: no draft_logits"),
+        ("manifest", 1, "MISSING, required: manifest: no check_release"),
     ],
 )
 def test_requirements(suite: Suite, names: str, code: int, words: str) -> None:

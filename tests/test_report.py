@@ -130,12 +130,14 @@ def test_the_table_names_what_does_not_hold() -> None:
     )
     content = table.implementations([found])
     assert "| `their.adapter` | 1 | ✓ | – | 302 |" in content
-    assert "`their.adapter` ACCEPTANCE-302: it differs (witness `some_case`: why 302)." in content
+    told = table.findings([found])
+    assert "### `their.adapter` 1\n\n- ACCEPTANCE-302: it differs (witness `some_case`: why 302)." in told
 
 
-def test_the_readme_holds_the_table_of_the_committed_reports() -> None:
-    """`python -m conformance.report.table README.md docs/reports/*.json` writes it."""
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["README.md", "docs/findings.md"])
+def test_a_page_holds_what_the_committed_reports_say(name: str) -> None:
+    """`python -m conformance.report.table PAGE docs/reports/*.json` writes it."""
+    page = (ROOT / name).read_text(encoding="utf-8")
     runs = [model.read(path) for path in sorted((ROOT / "docs" / "reports").glob("*.json"))]
     assert len(runs) >= 5
     assert table.written(page, runs) == page
@@ -151,3 +153,5 @@ def test_committed_reports_speak_of_no_machine() -> None:
 def test_a_page_without_markers_is_refused() -> None:
     with pytest.raises(model.ReportError, match="once each"):
         table.replace("no markers", "conventions", "x")
+    with pytest.raises(model.ReportError, match="the page has a part"):
+        table.written("no markers", [])

@@ -1,0 +1,1 @@
+"""A whole engine's output, with speculation and without."""

@@ -1,13 +1,13 @@
-"""The README's tables, made from reports: `python -m conformance.report.table README.md FILE…`.
+"""Pages made from reports: `python -m conformance.report.table PAGE FILE…` fills in each part that the page has.
 
-One of implementations, contract by contract, and two of conventions side by side: those of trainers, and those of tree
-builders.
+The README has a table of implementations, contract by contract, and two of conventions side by side, those of trainers
+and those of tree builders. `docs/findings.md` has what the runs showed to be wrong, implementation by implementation.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from conformance import clauses
@@ -15,13 +15,12 @@ from conformance.report.model import ReportError, Run, clause_verdicts, read
 from conformance.report.text import worst
 from conformance.verdicts import Outcome, Verdict
 
-PARTS = ("implementations", "conventions", "tree-conventions")
 _QUIET = {Verdict.NOT_PROVIDED.value: "–", Verdict.NOT_APPLICABLE.value: "·", Verdict.UNDECIDABLE.value: "?"}
 _TRAINING = ("rows", "losses", "noise")
 
 
 def implementations(runs: Sequence[Run]) -> str:
-    """Contract by contract one row a run and one column a rung, then what the runs showed to be wrong."""
+    """Contract by contract one row a run and one column a rung."""
     lines = []
     for contract in clauses.contracts():
         known = [run for run in runs if speaks(run, contract)]
@@ -38,20 +37,26 @@ def implementations(runs: Sequence[Run]) -> str:
             cells = [cell(run, contract, group) for group in groups]
             lines.append(f"| `{run.spec}` | {run.declaration['version']} | {' | '.join(cells)} |")
         lines.append("")
-    lines += [
+    lines.append(
         "✓ every clause of the rung holds; – not provided; · not applicable; otherwise the numbers of the clauses that "
-        "the released code breaks:",
-        "",
-    ]
+        "the released code breaks, which [docs/findings.md](docs/findings.md) tells with their evidence."
+    )
+    return "\n".join(lines)
+
+
+def findings(runs: Sequence[Run]) -> str:
+    """Run by run what it showed to be wrong, with the evidence, and the conventions that it observed."""
+    lines = []
     for run in runs:
         told: dict[str, list[str]] = {}
         for deviation in run.declaration["deviations"]:
             told.setdefault(f"{deviation['reason']} ({evidence(run, deviation)})", []).append(deviation["clause"])
-        lines += [f"- `{run.spec}` {', '.join(ids)}: {text}." for text, ids in told.items()]
-        observed = ", ".join(f"{k} `{v}`" for k, v in run.observed.items())
-        if observed and not (trains(run) or speaks(run, "tree")):
-            lines.append(f"- `{run.spec}` observed at work: {observed}.")
-    return "\n".join(lines)
+        said = [f"- {', '.join(ids)}: {text}." for text, ids in told.items()]
+        if run.observed:
+            said.append(f"- observed at work: {', '.join(f'{k} `{v}`' for k, v in run.observed.items())}.")
+        if said and not run.declaration.get("is_oracle"):
+            lines += [f"### `{run.spec}` {run.declaration['version']}", "", *said, ""]
+    return "\n".join(lines).rstrip()
 
 
 def conventions(runs: Sequence[Run]) -> str:
@@ -137,10 +142,21 @@ def replace(page: str, part: str, content: str) -> str:
     return f"{before}{begin}\n{content}\n{end}{rest.partition(end)[2]}"
 
 
+PARTS: Mapping[str, Callable[[Sequence[Run]], str]] = {
+    "implementations": implementations,
+    "conventions": conventions,
+    "tree-conventions": tree_conventions,
+    "findings": findings,
+}
+
+
 def written(page: str, runs: Sequence[Run]) -> str:
-    """The page with all tables."""
-    for part, make in zip(PARTS, (implementations, conventions, tree_conventions)):
-        page = replace(page, part, make(runs))
+    """The page with every part that it has. Raises `ReportError` where it has none."""
+    parts = [part for part in PARTS if f"<!-- {part}:begin -->" in page]
+    if not parts:
+        raise ReportError(f"the page has a part <!-- NAME:begin -->, of {', '.join(PARTS)}")
+    for part in parts:
+        page = replace(page, part, PARTS[part](runs))
     return page
 
 

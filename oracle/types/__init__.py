@@ -17,6 +17,7 @@ from oracle.types.arrays import Ids as Ids
 from oracle.types.arrays import Rows as Rows
 from oracle.types.decode import GenerateCase as GenerateCase
 from oracle.types.decode import Generation as Generation
+from oracle.types.decode import LawCase as LawCase
 from oracle.types.drafter import DRAFTERS as DRAFTERS
 from oracle.types.drafter import FUSION_ORDERS as FUSION_ORDERS
 from oracle.types.drafter import DrafterCase as DrafterCase

@@ -34,3 +34,11 @@ class Generation:
 
     tokens: Ids
     margins: Rows | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class LawCase:
+    """What a law is asked for: tokens so far (prompt and output, int64 [n]), and a temperature; 0 is greedy."""
+
+    tokens: Ids
+    temperature: float

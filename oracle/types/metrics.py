@@ -12,12 +12,29 @@ class RoundsCase:
     """Rounds, one entry each; int64 [N].
 
     drafted: how deep the draft was along the accepted path: its accepted depth, and the drafted depth below its end.
-    accepted: how many drafts were accepted. emitted: how many tokens came out, after the stop cut.
+    accepted: how many drafts were accepted. emitted: how many tokens came out, after the stop cut. worker: who counted
+    the round, where several do; it changes no answer.
     """
 
     drafted: Ids
     accepted: Ids
     emitted: Ids
+    worker: Ids | None = None
+
+
+@dataclass(frozen=True)
+class RoundCounts:
+    """What is counted of rounds, and can be added: by depth, how many rounds tried it and how many accepted it.
+
+    A round tries depth d + 1 if it drafted it and accepted all before. tried, passed: as long as the deepest draft.
+    """
+
+    rounds: int
+    drafted: int
+    accepted: int
+    emitted: int
+    tried: tuple[int, ...]
+    passed: tuple[int, ...]
 
 
 @dataclass(frozen=True)

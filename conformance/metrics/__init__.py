@@ -1,0 +1,1 @@
+"""Metrics of speculative rounds: counts, ratios, acceptance by depth."""
