@@ -1,4 +1,4 @@
-"""Fingerprints of tensors: what they hold, however they are filed.
+"""Fingerprints of tensors, configurations, tokenizers and maps: what they hold, however they are filed.
 
 A tensor's digest covers its name, dtype, shape and bytes; a checkpoint's covers the digests of its tensors in the order
 of their names. Shards, the order of files and metadata are no part of it.
@@ -6,15 +6,26 @@ of their names. Shards, the order of files and metadata are no part of it.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
 
 from oracle.errors import BadInput
 from oracle.manifest.headers import Stored
+from oracle.types import Ids
 
 CHUNK_BYTES = 4 * 2**20
 Progress = Callable[[int], None]
 """Is told how many bytes were read since it was last told."""
+NO_SETTINGS = frozenset(
+    ("_name_or_path", "_commit_hash", "transformers_version", "torch_dtype", "dtype", "use_cache", "auto_map")
+)
+"""Keys of a configuration that say where it came from, or how it is loaded; the dtype of each tensor is part of the
+weights' fingerprint."""
 
 
 def fingerprint(tensors: Iterable[Stored], progress: Progress | None = None) -> str:
@@ -46,3 +57,42 @@ def tensor_digest(stored: Stored, progress: Progress | None = None) -> bytes:
             if progress is not None:
                 progress(count)
     return digest.digest()
+
+
+def part_digest(stored: Stored, progress: Progress | None = None) -> str:
+    """ "sha256:…" of one tensor whatever its name: a head or an embedding that two checkpoints may share."""
+    return f"sha256:{tensor_digest(dataclasses.replace(stored, name=''), progress).hex()}"
+
+
+def map_digest(ids: Ids) -> str:
+    """ "sha256:…" of a draft map's absolute ids, [Vd]: the same under either convention of the file."""
+    return f"sha256:{hashlib.sha256(np.ascontiguousarray(ids, dtype='<i8').tobytes()).hexdigest()}"
+
+
+def config_digest(config: Mapping[str, Any]) -> str:
+    """ "sha256:…" of a configuration: its canonical JSON, without `NO_SETTINGS` and without what is null.
+
+    Keys are sorted, whole floats are integers: spelling and order are no part of it.
+    """
+    held = {key: value for key, value in config.items() if key not in NO_SETTINGS}
+    text = json.dumps(_canonical(held), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _canonical(entry) for key, entry in value.items() if entry is not None}
+    if isinstance(value, (list, tuple)):
+        return [_canonical(entry) for entry in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def tokenizer_digest(tokens: Mapping[int, str]) -> str:
+    """ "sha256:…" of a tokenizer: which id is which token, by rising id, however the file writes it down."""
+    digest = hashlib.sha256()
+    for identity in sorted(tokens):
+        encoded = tokens[identity].encode("utf-8", "surrogatepass")
+        digest.update(identity.to_bytes(8, "little") + len(encoded).to_bytes(8, "little") + encoded)
+    return f"sha256:{digest.hexdigest()}"
