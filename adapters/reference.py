@@ -23,6 +23,7 @@ from oracle.acceptance import warp as warp
 from oracle.decode import DRAFT_LENGTH, LONGEST, VOCABULARY
 from oracle.decode import generate as generate
 from oracle.decode import next_law as next_law
+from oracle.drafter import draft_logits as draft_logits
 from oracle.losses import draft_to_target as draft_to_target
 from oracle.losses import eagle1_loss as eagle1_loss
 from oracle.losses import feature_regression as feature_regression
@@ -73,7 +74,7 @@ DECLARATION = Declaration(
         **{"tree_mask": 1e-4, "draft_tree": 5e-4, "rollout_visibility": 1e-3},
         **{"publish": 1e-4, "interrupted_publish": 1e-3},
         **{"rollout_mask": 1.5e-3, "rollout_attention": 1.5e-3, "summarise_rounds": 5e-5},
-        **{"generate": 1.5e-3, "next_law": 1e-4},
+        **{"generate": 1.5e-3, "next_law": 1e-4, "draft_logits": 2e-3},
     },
     promises=("seed", "request_independent"),
     is_oracle=True,
