@@ -214,7 +214,8 @@ def _read(table: Mapping[str, Any], kind: type, name: str, prefix: str) -> dict[
     for key, value in table.items():
         where = f"{name}: {prefix}{key}"
         if key not in known:
-            raise BadInput(where, (), f"is no key; known ones are {', '.join(known)}")
+            others = SECTIONS if kind is Manifest else ()
+            raise BadInput(where, (), f"is no key; known ones are {', '.join([*known, *others])}")
         found[key] = known[key].read(value)
         if found[key] is None:
             raise BadInput(where, (), known[key].words, value)
@@ -251,7 +252,8 @@ def merged(first: Manifest, second: Manifest) -> Manifest:
         return dataclasses.replace(one, **kept)
 
     sections = {name: filled(getattr(first, name), getattr(second, name)) for name in SECTIONS}
-    return dataclasses.replace(filled(first, second), **sections)
+    whole: Manifest = dataclasses.replace(filled(first, second), **sections)
+    return whole
 
 
 def as_table(manifest: Manifest) -> dict[str, Any]:

@@ -49,7 +49,8 @@ def parts(release: Release) -> Found:
         ("head", release.given.head, release.own_head or release.target_head),
         ("embedding", release.given.embedding, release.own_embedding or release.target_embedding),
     ):
-        if part.digest is None or stored is None:
+        own = getattr(release, f"own_{name}")
+        if part.digest is None or stored is None or (part.identity == "own" and own is None):
             continue
         found = release.digest(stored)
         if part.digest != found:

@@ -30,7 +30,7 @@ ADDRESSES: Mapping[str, str] = {
 _IDS = "eagle_aux_hidden_state_layer_ids"
 _MODELOPT = ("next_layer_regular", "use_last_layernorm", "use_mtp_layernorm", "use_input_layernorm_in_first_layer")
 _INTERLEAVED = ("rope_interleave", "rope_interleaved")
-_EAGLE3_SIGNS = ("hidden_norm.weight", "input_layernorm.weight", "norm.weight", "d2t", "t2d")
+_EAGLE3_SIGNS = ("layer.hidden_norm.weight", "layer.input_layernorm.weight", "norm.weight", "d2t", "t2d")
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def variant_said(config: Mapping[str, Any]) -> str | None:
 
 def variant_of(tensors: Mapping[str, Stored], hidden: int | None) -> str:
     """The variant that weights are of: two signs of EAGLE-3 are enough, so that one missing tensor is told as such."""
-    signs = sum(any(name.endswith(sign) for name in tensors) for sign in _EAGLE3_SIGNS)
+    signs = sum(sign in tensors for sign in _EAGLE3_SIGNS)
     fuse = tensors.get("fc.weight")
     if fuse is not None and len(fuse.shape) == 2 and hidden is not None and fuse.shape[1] >= 3 * hidden:
         signs += 1

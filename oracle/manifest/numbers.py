@@ -56,7 +56,7 @@ def flags(stored: Stored) -> Flags:
     """A vector of booleans. Raises `BadInput` for another dtype or shape."""
     if stored.dtype not in ("BOOL", "U8") or len(stored.shape) != 1:
         raise BadInput(stored.name, (), "is a vector of BOOL", f"{stored.dtype} {list(stored.shape)}")
-    return np.frombuffer(_whole(stored), dtype=np.uint8) != 0
+    return np.asarray(np.frombuffer(_whole(stored), dtype=np.uint8) != 0)
 
 
 def _whole(stored: Stored) -> bytes:
