@@ -15,9 +15,22 @@ from typing import Any
 
 import pytest
 
-from adapters.faulty import acceptance, decode, losses, metrics, noise, publish, rows, training, tree, visibility
+from adapters.faulty import (
+    acceptance,
+    decode,
+    drafter,
+    losses,
+    metrics,
+    noise,
+    publish,
+    rows,
+    training,
+    tree,
+    visibility,
+)
 from adapters.harmless import acceptance as harmless
 from adapters.harmless import decode as harmless_decode
+from adapters.harmless import drafter as harmless_drafter
 from adapters.harmless import losses as harmless_losses
 from adapters.harmless import metrics as harmless_metrics
 from adapters.harmless import noise as harmless_noise
@@ -38,6 +51,7 @@ FAULTY = {
     "tree": (tree,),
     "visibility": (visibility,),
     "decode": (decode,),
+    "drafter": (drafter,),
     "metrics": (metrics,),
     "publish": (publish,),
 }
@@ -49,6 +63,7 @@ RIGHT = {
     "tree": (harmless_tree,),
     "visibility": (harmless_visibility,),
     "decode": (harmless_decode,),
+    "drafter": (harmless_drafter,),
     "metrics": (harmless_metrics,),
     "publish": (harmless_publish,),
 }

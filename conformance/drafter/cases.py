@@ -58,6 +58,8 @@ PROJECTED_CASES = named(PROJECTED)
 SKEWED_CASES = tuple(cases[0] for cases in (EAGLE1_CASES, EAGLE3_CASES, PROJECTED_CASES))
 EVERY = tuple(case for three in zip(EAGLE1_CASES, EAGLE3_CASES, PROJECTED_CASES) for case in three)
 THREES = tuple(case for pair in zip(EAGLE3_CASES, PROJECTED_CASES) for case in pair)
+TWINS = tuple(case for three in zip(*(named(variant, 20) for variant in DRAFTERS)) for case in three)
+"""Other drafters of the same sizes."""
 LONGER = tuple(make(v, SKEWED, 30 + i, 3, 9, positions=(5, 9, 10), theta=500.0) for i, v in enumerate(DRAFTERS))
 """Rollouts of nine tokens."""
 

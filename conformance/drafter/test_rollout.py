@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from conformance.check import Check
-from conformance.drafter import mistakes, shapes
+from conformance.drafter import mistakes_rollout as mistakes
+from conformance.drafter import shapes
 from conformance.drafter.asking import LOGITS, STATES, judge_all
 from conformance.drafter.cases import EVERY, LARGE, LONGER, THREES
 from conformance.drafter.strategies import THREE, drafters
