@@ -48,10 +48,7 @@ def _line(text: str, section: str = "") -> Damage:
     def damage(case: ReleaseCase) -> None:
         path = _manifest(case)
         before = path.read_text(encoding="utf-8")
-        if section:
-            after = before.replace(f"[{section}]\n", f"[{section}]\n{text}\n")
-        else:
-            after = f"{text}\n{before}"
+        after = before.replace(f"[{section}]\n", f"[{section}]\n{text}\n") if section else f"{text}\n{before}"
         path.write_text(after, encoding="utf-8")
 
     return damage
