@@ -20,6 +20,7 @@ from adapters.faulty import (
     decode,
     drafter,
     losses,
+    manifest,
     metrics,
     noise,
     publish,
@@ -32,6 +33,7 @@ from adapters.harmless import acceptance as harmless
 from adapters.harmless import decode as harmless_decode
 from adapters.harmless import drafter as harmless_drafter
 from adapters.harmless import losses as harmless_losses
+from adapters.harmless import manifest as harmless_manifest
 from adapters.harmless import metrics as harmless_metrics
 from adapters.harmless import noise as harmless_noise
 from adapters.harmless import others
@@ -52,6 +54,7 @@ FAULTY = {
     "visibility": (visibility,),
     "decode": (decode,),
     "drafter": (drafter,),
+    "manifest": (manifest,),
     "metrics": (metrics,),
     "publish": (publish,),
 }
@@ -64,6 +67,7 @@ RIGHT = {
     "visibility": (harmless_visibility,),
     "decode": (harmless_decode,),
     "drafter": (harmless_drafter,),
+    "manifest": (harmless_manifest,),
     "metrics": (harmless_metrics,),
     "publish": (harmless_publish,),
 }

@@ -183,8 +183,8 @@ def unknown_dtype(case: ReleaseCase) -> None:
 
 @hostile("905")
 def header_of_exabytes(case: ReleaseCase) -> None:
-    """A length that no file has."""
-    _rewrite(case, lambda content: (2**62).to_bytes(8, "little") + content[8:])
+    """A length that no file has; its lower half is right."""
+    _rewrite(case, lambda content: content[:7] + b"\x40" + content[8:])
 
 
 @hostile("905")
@@ -216,9 +216,15 @@ def header_as_a_list(case: ReleaseCase) -> None:
 
 @hostile("906")
 def name_twice(case: ReleaseCase) -> None:
-    """One name for two tensors of one header: readers take the first or the last."""
-    two = '{"dtype":"U8","shape":[1],"data_offsets":[0,1]}', '{"dtype":"U8","shape":[1],"data_offsets":[1,2]}'
-    _rewrite(case, lambda _: filed(f'{{"fc.weight":{two[0]},"fc.weight":{two[1]}}}'.encode(), b"\1\2"))
+    """One name stands twice in a header: readers take the first or the last."""
+
+    def twice(content: bytes) -> bytes:
+        begin = 8 + int.from_bytes(content[:8], "little")
+        header = content[8:begin].decode()
+        name, entry = next(iter(json.loads(header).items()))
+        return filed(f'{{"{name}": {json.dumps(entry)}, {header[1:]}'.encode(), content[begin:])
+
+    _rewrite(case, twice)
 
 
 @hostile("906")
@@ -232,15 +238,15 @@ def name_in_two_files(case: ReleaseCase) -> None:
 def one_tensor_under_two_names(case: ReleaseCase) -> None:
     """`model.fc.weight` beside `fc.weight`: engines load the one or the other."""
 
-    def change(header: dict[str, Any]) -> None:
-        end = max(entry["data_offsets"][1] for entry in header.values())
-        header["model.norm.weight"] = header["model.fc.weight"] = {
-            "dtype": "U8",
-            "shape": [0],
-            "data_offsets": [end, end],
-        }
+    def doubled(content: bytes) -> bytes:
+        begin = 8 + int.from_bytes(content[:8], "little")
+        header = json.loads(content[8:begin])
+        low, high = header["fc.weight"]["data_offsets"]
+        end = len(content) - begin
+        header["model.fc.weight"] = {**header["fc.weight"], "data_offsets": [end, end + high - low]}
+        return filed(json.dumps(header).encode(), content[begin:] + content[begin + low : begin + high])
 
-    _reheader(case, change)
+    _rewrite(case, doubled)
 
 
 class _Loaded:
@@ -290,9 +296,10 @@ def linked_config(case: ReleaseCase) -> None:
 @hostile("908")
 def shard_above_the_folder(case: ReleaseCase) -> None:
     """An index that names a file above the folder."""
-    content = _weights(case).read_bytes()
-    (case.target.parent / "elsewhere.safetensors").write_bytes(content)
-    _reindex(case, "../elsewhere.safetensors")
+    shard = min(case.target.glob("*.safetensors"))
+    shard.rename(case.target.parent / shard.name)
+    path = case.target / "model.safetensors.index.json"
+    path.write_text(path.read_text(encoding="utf-8").replace(shard.name, f"../{shard.name}"), encoding="utf-8")
 
 
 @hostile("909")
@@ -319,14 +326,31 @@ for _name, _content in (
     ("config_that_nests", b'{"a":' * 100_000 + b"1" + b"}" * 100_000),
     ("config_in_latin", '{"naïve": 1}'.encode("latin-1")),
     ("config_key_twice", b'{"hidden_size": 8, "hidden_size": 16}'),
-    ("size_as_text", b'{"hidden_size": "8", "vocab_size": 40}'),
-    ("size_below_one", b'{"hidden_size": 8, "vocab_size": -40}'),
 ):
 
     def _written(case: ReleaseCase, content: bytes = _content) -> None:
         (case.drafter / "config.json").write_bytes(content)
 
     HOSTILE[_name] = Hostile("MANIFEST-909", _written)
+
+
+def _settings(case: ReleaseCase, change: Callable[[dict[str, Any]], None]) -> None:
+    path = case.drafter / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    change(config)
+    path.write_text(json.dumps(config), encoding="utf-8")
+
+
+@hostile("909")
+def size_as_text(case: ReleaseCase) -> None:
+    """A size of the configuration is a text."""
+    _settings(case, lambda config: config.update(vocab_size=str(config["vocab_size"])))
+
+
+@hostile("909")
+def size_below_one(case: ReleaseCase) -> None:
+    """A size of the configuration is negative."""
+    _settings(case, lambda config: config.update(max_position_embeddings=-96))
 
 
 # ---- what these share

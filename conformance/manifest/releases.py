@@ -337,5 +337,9 @@ def document(parts: Parts, drafter: Path, target: Path) -> dict[str, Any]:
     if parts.layers is not None:
         found["features"]["layers"] = list(parts.layers)
     if parts.ids is not None and "d2t" in held:
-        found["map"] = {"size": len(parts.ids), "convention": "offset", "digest": road.draft_map(parts.ids)}
+        found["map"] = {
+            "size": parts.config["draft_vocab_size"],
+            "convention": "offset",
+            "digest": road.draft_map(parts.ids),
+        }
     return found

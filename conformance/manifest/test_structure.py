@@ -68,7 +68,7 @@ def test_a_violation_says_what_is_wrong(check: Check) -> None:
             if len(re.findall(r"[^\W\d]{2,}", rest)) < WORDS_BESIDE:
                 raise ClauseViolation(f"the message does not say what goes wrong: {violation.message!r}")
 
-    layouts = ("eagle3", "modelopt")
+    layouts = ("eagle3", "specforge")
     check.for_each([Recipe(layout, name, 31) for name in BOTH for layout in layouts], body)
 
 
