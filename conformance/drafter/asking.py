@@ -38,10 +38,10 @@ class Answer:
         return self.states if name == STATES else self.logits
 
 
-Wrong = Callable[[DrafterCase, Rows], Mapping[str, Answer]]
+Wrong = Callable[[DrafterCase, Rows], Mapping[str, Callable[[], Answer]]]
 """What known mistakes give, in a case and with the states fed back: words for "it is what … gives" → answer.
 
-The first is what a check is about.
+The first is what a check is about; the others are computed to explain a failure.
 """
 
 
@@ -131,7 +131,7 @@ def judge(
                     f"{len(apart)} entries are off{_guess(mistakes, part, i, given, off)}"
                 )
     if mistakes:
-        mistake = next(iter(mistakes.values()))
+        mistake = next(iter(mistakes.values()))()
         check.decided(any(_apart(mistake, right[i], part, i) for part in parts for i in range(since, len(right))))
 
 
@@ -173,10 +173,10 @@ def words(case: DrafterCase, step: int) -> str:
     return f"rollout token {int(case.rollout_tokens[step - 1])} at position {position}"
 
 
-def _guess(mistakes: Mapping[str, Answer], part: str, step: int, given: Rows, off: Rows) -> str:
+def _guess(mistakes: Mapping[str, Callable[[], Answer]], part: str, step: int, given: Rows, off: Rows) -> str:
     """The known mistake that explains the entries of a step."""
     for name, answer in mistakes.items():
-        rows = answer.part(part)
+        rows = answer().part(part)
         if step < len(rows) and (np.abs(rows[step] - given) <= off).all():
             return f". It is what {name} gives"
     return ""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -18,57 +19,64 @@ from conformance.drafter.making import configured, epsilon_of, reweighted, setti
 from conformance.drafter.shapes import first_rows, without, without_bias
 from oracle.types import FUSION_ORDERS, DrafterCase, Rows
 
-Mistakes = Mapping[str, Answer]
+Mistake = Callable[[], Answer]
+Mistakes = Mapping[str, Mistake]
 
 
 def normed(row: Rows, gain: Rows | float = 1.0, epsilon: float = 0.0) -> Rows:
     return np.asarray(row / np.sqrt(np.mean(row**2, axis=-1, keepdims=True) + epsilon) * gain)
 
 
-def stated(answer: Answer, states: Rows) -> Answer:
-    """The answer with these states; its logits stand for nothing."""
-    return Answer(np.full_like(answer.logits, np.nan), states)
+def restated(case: DrafterCase, change: Callable[[Rows], Rows]) -> Answer:
+    """The right answer with its states changed; its logits stand for nothing."""
+    right = known(case)
+    return Answer(np.full_like(right.logits, np.nan), change(right.states))
+
+
+def undone(row: Rows, epsilon: float) -> Rows:
+    """The weight by which a norm leaves this row as it is."""
+    return np.full(len(row), math.sqrt(float(np.mean(row**2)) + epsilon))
 
 
 # ---- fusion
 
 
 def lost_residual(case: DrafterCase, _: Rows) -> Mistakes:
-    right = known(case)
-    part = "post_attention_layernorm" if case.variant == "eagle1" else "hidden_norm"
-    after = normed(right.states, weight(case, part), epsilon_of(case))
+    gain = weight(case, "post_attention_layernorm" if case.variant == "eagle1" else "hidden_norm")
     return {
-        "a layer without its residual": known(without(case, "fc")),
-        "a residual that is normed": stated(right, after),
-        "a state that is normed without a weight": stated(right, normed(right.states)),
+        "a layer without its residual": partial(known, without(case, "fc")),
+        "a residual that is normed": partial(restated, case, lambda states: normed(states, gain, epsilon_of(case))),
+        "a state that is normed without a weight": partial(restated, case, normed),
     }
 
 
 def other_feature(case: DrafterCase, _: Rows) -> Mistakes:
     return {
-        "the feature of the row before": known(dataclasses.replace(case, features=np.roll(case.features, 1, 0))),
-        "the feature of the first row": known(
-            dataclasses.replace(case, features=np.tile(case.features[0], (len(case.features), 1)))
+        "the feature of the row before": partial(
+            known, dataclasses.replace(case, features=np.roll(case.features, 1, 0))
         ),
-        "a feature that is normed": known(dataclasses.replace(case, features=normed(case.features))),
+        "the feature of the first row": partial(
+            known, dataclasses.replace(case, features=np.tile(case.features[0], (len(case.features), 1)))
+        ),
+        "a feature that is normed": partial(known, dataclasses.replace(case, features=normed(case.features))),
     }
 
 
 def other_token(case: DrafterCase, _: Rows) -> Mistakes:
     before = np.concatenate([[0], case.tokens[:-1]])
     return {
-        "the token before": known(dataclasses.replace(case, tokens=before)),
-        "the tokens in a circle": known(dataclasses.replace(case, tokens=np.roll(case.tokens, 1))),
+        "the token before": partial(known, dataclasses.replace(case, tokens=before)),
+        "the tokens in a circle": partial(known, dataclasses.replace(case, tokens=np.roll(case.tokens, 1))),
     }
 
 
 def other_order(case: DrafterCase, _: Rows) -> Mistakes:
     order = case.config["fusion_order"]
     other = "feature_first" if order == "embedding_first" else "embedding_first"
-    return {f"the order {other}": known(configured(case, fusion_order=other))}
+    return {f"the order {other}": partial(known, configured(case, fusion_order=other))}
 
 
-def fusion_orders(case: DrafterCase) -> Mistakes:
+def fusion_orders(case: DrafterCase) -> Mapping[str, Answer]:
     """What each order gives."""
     return {order: known(configured(case, fusion_order=order)) for order in FUSION_ORDERS}
 
@@ -76,8 +84,8 @@ def fusion_orders(case: DrafterCase) -> Mistakes:
 def other_layers(case: DrafterCase, _: Rows) -> Mistakes:
     low, middle, high = np.split(case.features, 3, axis=1)
 
-    def of(*layers: Rows) -> Answer:
-        return known(dataclasses.replace(case, features=np.concatenate(layers, axis=1)))
+    def of(*layers: Rows) -> Mistake:
+        return partial(known, dataclasses.replace(case, features=np.concatenate(layers, axis=1)))
 
     return {
         "the highest layer first": of(high, middle, low),
@@ -87,7 +95,7 @@ def other_layers(case: DrafterCase, _: Rows) -> Mistakes:
 
 
 def no_bias(case: DrafterCase, _: Rows) -> Mistakes:
-    return {"a map without its bias": known(without_bias(case))}
+    return {"a map without its bias": partial(known, without_bias(case))}
 
 
 # ---- norms
@@ -99,15 +107,16 @@ def other_norm(case: DrafterCase, _: Rows) -> Mistakes:
     gain, epsilon = weight(case, "input_layernorm"), epsilon_of(case)
     root = math.sqrt(float(np.mean(row**2)))
 
-    def of(wanted: Rows) -> Answer:
+    def of(wanted: Rows) -> Mistake:
         made = np.divide(wanted, normed(row, 1.0, epsilon), out=np.zeros_like(row), where=row != 0)
-        return known(reweighted(case, {"input_layernorm": made, "hidden_norm": made}))
+        return partial(known, reweighted(case, {"input_layernorm": made, "hidden_norm": made}))
 
     return {
+        "an embedding that is not normed": partial(known, reweighted(case, {"input_layernorm": undone(row, epsilon)})),
         "a norm that is left out": of(row),
         "a norm without its weight": of(normed(row, 1.0, epsilon)),
         "epsilon outside of the root": of(row / (root + epsilon) * gain),
-        "a norm without epsilon": of(normed(row, gain)),
+        **{f"an epsilon of {e}": of(normed(row, gain, e)) for e in (0.0, 1e-6, 1e-5) if e != epsilon},
         "a norm that is done twice": of(normed(normed(row, gain, epsilon), gain, epsilon)),
         "a norm that divides by the root of the sum": of(row / math.sqrt(float(np.sum(row**2)) + epsilon) * gain),
         "a norm that takes the mean away": of(normed(row - row.mean(), gain, epsilon)),
@@ -116,15 +125,16 @@ def other_norm(case: DrafterCase, _: Rows) -> Mistakes:
 
 def input_norm(case: DrafterCase, _: Rows) -> Mistakes:
     """EAGLE-1: the value of one row, normed first, without a weight or by the only one there is."""
-    row = known(without(case, "o_proj")).states[0]
 
     def of(gain: Rows | float) -> Answer:
+        row = known(without(case, "o_proj")).states[0]
         scale = gain / math.sqrt(float(np.mean(row**2)) + epsilon_of(case))
         return known(reweighted(case, {"v_proj": weight(case, "v_proj") * scale}))
 
+    after = weight(case, "post_attention_layernorm")
     return {
-        "attention from a normed row": of(1.0),
-        "attention from a row normed by the post-attention weight": of(weight(case, "post_attention_layernorm")),
+        "attention from a normed row": partial(of, 1.0),
+        "attention from a row normed by the post-attention weight": partial(of, after),
     }
 
 
@@ -136,25 +146,30 @@ def other_pair(case: DrafterCase, _: Rows) -> Mistakes:
 
     part = "v_proj" if case.variant == "eagle3" else "input_projection"
     return {
-        "a pair with the feature first": known(reweighted(case, {part: turned(part)})),
-        "norms with each other's weights": known(reweighted(case, {"input_layernorm": second, "hidden_norm": first})),
-        "a feature that is normed by the embedding's weight": known(reweighted(case, {"hidden_norm": first})),
+        "a pair with the feature first": partial(known, reweighted(case, {part: turned(part)})),
+        "norms with each other's weights": partial(
+            known, reweighted(case, {"input_layernorm": second, "hidden_norm": first})
+        ),
+        "a feature that is normed by the embedding's weight": partial(known, reweighted(case, {"hidden_norm": first})),
     }
 
 
 def other_projection(case: DrafterCase, states: Rows) -> Mistakes:
-    """Projected: the pair as it is, un-normed, or the pair in the other order."""
-    row = known(without(case, "o_proj")).states[0]
-    embedding = weight(case, "embed_tokens")[case.tokens[0]]
-    plain = {
-        part: np.full(len(values), math.sqrt(float(np.mean(values**2)) + epsilon_of(case)))
-        for part, values in (("input_layernorm", embedding), ("hidden_norm", row))
-    }
-    d = len(row)
+    """Projected: the pair as it is, un-normed, or a half of it, or the pair in the other order."""
+
+    def plain() -> Answer:
+        """Norms by weights that undo them."""
+        halves = {
+            "input_layernorm": weight(case, "embed_tokens")[case.tokens[0]],
+            "hidden_norm": known(without(case, "o_proj")).states[0],
+        }
+        return known(reweighted(case, {part: undone(row, epsilon_of(case)) for part, row in halves.items()}))
+
+    d = setting(case, "hidden_size")
     return {
-        "a pair that is projected un-normed": known(reweighted(case, plain)),
-        "the embedding's half of the pair": known(reweighted(case, {"input_projection": np.eye(d, 2 * d)})),
-        "the feature's half of the pair": known(reweighted(case, {"input_projection": np.eye(d, 2 * d, d)})),
+        "a pair that is projected un-normed": plain,
+        "the embedding's half of the pair": partial(known, reweighted(case, {"input_projection": np.eye(d, 2 * d)})),
+        "the feature's half of the pair": partial(known, reweighted(case, {"input_projection": np.eye(d, 2 * d, d)})),
         **other_pair(case, states),
     }
 
@@ -170,9 +185,10 @@ def unseen_rows(case: DrafterCase, _: Rows) -> Mistakes:
         1,
     )
     return {
-        "a row that attends to itself alone": known(last),
-        "a row that misses the first": known(
-            dataclasses.replace(case, features=case.features[1:], tokens=case.tokens[1:], positions=case.positions[1:])
+        "a row that attends to itself alone": partial(known, last),
+        "a row that misses the first": partial(
+            known,
+            dataclasses.replace(case, features=case.features[1:], tokens=case.tokens[1:], positions=case.positions[1:]),
         ),
     }
 
@@ -186,8 +202,8 @@ def other_groups(case: DrafterCase, _: Rows) -> Mistakes:
     in_turn = np.concatenate([blocks[head] for head in taken], axis=1)
     single = np.tile(weight(case, "v_proj")[: setting(case, "head_dim")], (groups, 1))
     return {
-        "heads that take the key and value heads in turn": known(reweighted(case, {"o_proj": in_turn})),
-        "heads that all take the first key and value head": known(reweighted(case, {"v_proj": single})),
+        "heads that take the key and value heads in turn": partial(known, reweighted(case, {"o_proj": in_turn})),
+        "heads that all take the first key and value head": partial(known, reweighted(case, {"v_proj": single})),
     }
 
 
@@ -202,7 +218,9 @@ def other_scale(case: DrafterCase, _: Rows) -> Mistakes:
     }
     if usual != width:
         found["scores divided by the root of hidden / heads"] = width / usual
-    return {name: known(reweighted(case, {"q_proj": query * math.sqrt(factor)})) for name, factor in found.items()}
+    return {
+        name: partial(known, reweighted(case, {"q_proj": query * math.sqrt(factor)})) for name, factor in found.items()
+    }
 
 
 def other_layout(case: DrafterCase, _: Rows) -> Mistakes:
@@ -215,8 +233,8 @@ def other_layout(case: DrafterCase, _: Rows) -> Mistakes:
         return np.concatenate([block[order] for block in blocks])
 
     return {
-        "entries 2i and 2i + 1 turned together": known(
-            reweighted(case, {part: moved(part) for part in ("q_proj", "k_proj")})
+        "entries 2i and 2i + 1 turned together": partial(
+            known, reweighted(case, {part: moved(part) for part in ("q_proj", "k_proj")})
         )
     }
 
@@ -228,7 +246,7 @@ def other_angle(case: DrafterCase, _: Rows) -> Mistakes:
         ("the exponent −i / width", math.sqrt(theta)),
         ("the same angle for every entry", 1.0),
     ]
-    return {name: known(configured(case, rope_theta=value)) for name, value in others if value != theta}
+    return {name: partial(known, configured(case, rope_theta=value)) for name, value in others if value != theta}
 
 
 # ---- feed-forward and head
@@ -237,31 +255,35 @@ def other_angle(case: DrafterCase, _: Rows) -> Mistakes:
 def other_gate(case: DrafterCase, _: Rows) -> Mistakes:
     gate, up = weight(case, "gate_proj"), weight(case, "up_proj")
     return {
-        "silu of the other half": known(reweighted(case, {"gate_proj": up, "up_proj": gate})),
-        "silu of the gate alone, squared with it": known(reweighted(case, {"up_proj": gate})),
+        "silu of the other half": partial(known, reweighted(case, {"gate_proj": up, "up_proj": gate})),
+        "silu of the gate alone, squared with it": partial(known, reweighted(case, {"up_proj": gate})),
     }
 
 
 def other_middle(case: DrafterCase, _: Rows) -> Mistakes:
     """The feed-forward part of something else than the normed state."""
-    right = known(case)
-    middle, before = known(without(case, "down_proj")).states[0], known(without(case, "down_proj", "o_proj")).states[0]
-    plain = np.full(len(middle), math.sqrt(float(np.mean(middle**2)) + epsilon_of(case)))
-    beside = known(without(case, "o_proj")).states[0] - before + middle
-    found = {
-        "a feed-forward part of a state that is not normed": known(
-            reweighted(case, {"post_attention_layernorm": plain})
-        ),
-        "a feed-forward part of the row before attention": stated(right, beside[None]),
+
+    def unnormed() -> Answer:
+        middle = known(without(case, "down_proj")).states[0]
+        return known(reweighted(case, {"post_attention_layernorm": undone(middle, epsilon_of(case))}))
+
+    def beside() -> Answer:
+        middle, before = (known(without(case, *gone)).states for gone in (["down_proj"], ["down_proj", "o_proj"]))
+        return restated(without(case, "o_proj"), lambda states: states - before + middle)
+
+    found: dict[str, Mistake] = {
+        "a feed-forward part of a state that is not normed": unnormed,
+        "a feed-forward part of the row before attention": beside,
     }
     if case.variant != "eagle1":
-        other = {"post_attention_layernorm": weight(case, "input_layernorm")}
-        found["a norm with the input's weight"] = known(reweighted(case, other))
+        for part in ("hidden_norm", "input_layernorm"):
+            other = reweighted(case, {"post_attention_layernorm": weight(case, part)})
+            found[f"a norm with the weight of {part}"] = partial(known, other)
     return found
 
 
 def other_head(case: DrafterCase, _: Rows) -> Mistakes:
-    return {"a head tied to the embeddings": known(reweighted(case, {"lm_head": _sized(case)}))}
+    return {"a head tied to the embeddings": partial(known, reweighted(case, {"lm_head": _sized(case)}))}
 
 
 def _sized(case: DrafterCase) -> Rows:
@@ -270,39 +292,39 @@ def _sized(case: DrafterCase) -> Rows:
 
 
 def applied_map(case: DrafterCase, _: Rows) -> Mistakes:
-    """Logits by the target's ids, of which the first are read; others are masked."""
-    right = known(case)
-    targets = (case.weights["d2t"] + np.arange(right.logits.shape[1])).astype(np.int64)
-    scattered = np.full((len(right.logits), len(case.weights["t2d"])), -np.inf)
-    scattered[:, targets] = right.logits
-    return {"logits by the target's ids": Answer(scattered[:, : right.logits.shape[1]], right.states)}
+    def scattered() -> Answer:
+        """Logits by the target's ids, of which the first are read; others are masked."""
+        right = known(case)
+        count = right.logits.shape[1]
+        wide = np.full((len(right.logits), len(case.weights["t2d"])), -np.inf)
+        wide[:, (case.weights["d2t"] + np.arange(count)).astype(np.int64)] = right.logits
+        return Answer(wide[:, :count], right.states)
+
+    return {"logits by the target's ids": scattered}
 
 
 def other_row(case: DrafterCase, _: Rows) -> Mistakes:
-    return {"the first row's": known(first_rows(case, 1))}
+    return {"the first row's": partial(known, first_rows(case, 1))}
 
 
 def other_final_norm(case: DrafterCase, _: Rows) -> Mistakes:
     """Logits of the state normed otherwise."""
-    right, head, epsilon = known(case), weight(case, "lm_head"), epsilon_of(case)
+    epsilon = epsilon_of(case)
 
-    def of(states: Rows) -> Answer:
-        bias = case.weights.get("lm_head.bias", 0.0)
-        return Answer(states @ head.T + bias, right.states)
+    def of(*gains: Rows | float) -> Answer:
+        right = known(case)
+        rows = right.states
+        for gain in gains:
+            rows = normed(rows, gain, epsilon)
+        return Answer(rows @ weight(case, "lm_head").T + case.weights.get("lm_head.bias", 0.0), right.states)
 
+    after = weight(case, "post_attention_layernorm")
     if case.variant == "eagle1":
-        after = weight(case, "post_attention_layernorm")
-        return {
-            "a head after a norm": of(normed(right.states, 1.0, epsilon)),
-            "a head after the layer's norm": of(normed(right.states, after, epsilon)),
-        }
+        return {"a head after a norm": partial(of, 1.0), "a head after the layer's norm": partial(of, after)}
     gain = weight(case, "norm")
-    once = normed(right.states, gain, epsilon)
     return {
-        "a head without the final norm": of(right.states),
-        "a final norm that is done twice": of(normed(once, gain, epsilon)),
-        "a norm by the post-attention weight": of(
-            normed(right.states, weight(case, "post_attention_layernorm"), epsilon)
-        ),
-        "a norm by the feature's weight": of(normed(right.states, weight(case, "hidden_norm"), epsilon)),
+        "a head without the final norm": of,
+        "a final norm that is done twice": partial(of, gain, gain),
+        "a norm by the post-attention weight": partial(of, after),
+        "a norm by the feature's weight": partial(of, weight(case, "hidden_norm")),
     }

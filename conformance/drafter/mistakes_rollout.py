@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -19,43 +20,46 @@ from oracle.types import DrafterCase, Rows
 
 def other_state(case: DrafterCase, states: Rows) -> Mistakes:
     """What follows from feeding back something else than `states`."""
-    gain = 1.0 if case.variant == "eagle1" else weight(case, "norm")
-    found = {"a state that is normed before it is fed back": known(case, normed(states, gain, epsilon_of(case)))}
-    found["the first state, fed back again and again"] = known(case, np.tile(states[:1], (len(states), 1)))
-    return found
+    after = normed(states, 1.0 if case.variant == "eagle1" else weight(case, "norm"), epsilon_of(case))
+    return {
+        "a state that is normed before it is fed back": partial(known, case, after),
+        "the first state, fed back again and again": partial(known, case, np.tile(states[:1], (len(states), 1))),
+    }
 
 
 def fused_state(case: DrafterCase, states: Rows) -> Mistakes:
     through = np.tile(states, (1, 3)) @ weight(case, "fc").T + case.weights.get("fc.bias", 0.0)
-    return {"a state that passes the fusion again": known(case, through)}
+    return {"a state that passes the fusion again": partial(known, case, through)}
 
 
 def unseen_prefix(case: DrafterCase, states: Rows) -> Mistakes:
     """Every rollout row on its own: it is moved to the end of a prefix, of which rows are left out."""
+    rows = len(case.tokens)
     return {
-        "a row that sees itself alone": _each(case, states, lambda i: [i]),
-        "a row that sees the prefix and itself": _each(case, states, lambda i: [*range(len(case.tokens)), i]),
-        "a row that sees the rollout alone": _each(case, states, lambda i: list(range(len(case.tokens) - 1, i + 1))),
+        "a row that sees itself alone": partial(_each, case, states, lambda i: [i]),
+        "a row that sees the prefix and itself": partial(_each, case, states, lambda i: [*range(rows), i]),
+        "a row that sees the rollout alone": partial(_each, case, states, lambda i: list(range(rows, i + 1))),
     }
 
 
 def other_position(case: DrafterCase, states: Rows) -> Mistakes:
     last, rows = int(case.positions[-1]), len(case.tokens)
-    count = len(states)
-    return {
-        "positions that stay at the last": as_prefixes(case, states, [last] * count),
-        "positions by the number of the row": as_prefixes(case, states, list(range(rows - 1, rows - 1 + count))),
-        "positions that start one late": as_prefixes(case, states, [last, *range(last + 2, last + 1 + count)]),
+    ahead = range(1, len(states))
+    found = {
+        "positions that stay at the last": [last] * len(states),
+        "positions by the number of the row": [last, *(rows - 1 + i for i in ahead)],
+        "positions that start one late": [last, *(last + 1 + i for i in ahead)],
     }
+    return {name: partial(as_prefixes, case, states, positions) for name, positions in found.items()}
 
 
 def other_rollout_token(case: DrafterCase, states: Rows) -> Mistakes:
     rollout = case.rollout_tokens
     lagging = np.concatenate([case.tokens[-1:], rollout[:-1]])
     return {
-        "tokens one step late": known(dataclasses.replace(case, rollout_tokens=lagging), states),
-        "the first token at every step": known(
-            dataclasses.replace(case, rollout_tokens=np.full_like(rollout, rollout[0])), states
+        "tokens one step late": partial(known, dataclasses.replace(case, rollout_tokens=lagging), states),
+        "the first token at every step": partial(
+            known, dataclasses.replace(case, rollout_tokens=np.full_like(rollout, rollout[0])), states
         ),
     }
 

@@ -51,10 +51,9 @@ def alike_inputs(case: DrafterCase) -> DrafterCase:
 
 
 def alike_tokens(case: DrafterCase) -> DrafterCase:
-    """Every row consumes the same token."""
-    first = case.tokens[0]
+    """Every row consumes token 0, which is also what stands where a row is given none."""
     return dataclasses.replace(
-        case, tokens=np.full_like(case.tokens, first), rollout_tokens=np.full_like(case.rollout_tokens, first)
+        case, tokens=np.zeros_like(case.tokens), rollout_tokens=np.zeros_like(case.rollout_tokens)
     )
 
 
@@ -141,7 +140,7 @@ def fused(case: DrafterCase) -> DrafterCase:
 
 def norm_of_the_embedding(case: DrafterCase) -> DrafterCase:
     """One row; both halves of the pair are the token's embedding, normed by the same weight; all heads are alike."""
-    case = first_rows(without(alike_groups(without_bias(steps(case, 0))), "down_proj"), 1)
+    case = values_of_one_row(without_bias(case))
     d = setting(case, "hidden_size")
     embedding = weight(case, "embed_tokens")[case.tokens[0]]
     case = reweighted(passed_through(case), {"hidden_norm": weight(case, "input_layernorm")})
@@ -150,7 +149,7 @@ def norm_of_the_embedding(case: DrafterCase) -> DrafterCase:
 
 def values_of_one_row(case: DrafterCase) -> DrafterCase:
     """One row attends to itself: its value, and no score, matters; all heads are alike."""
-    return first_rows(without(alike_groups(steps(case, 0)), "down_proj"), 1)
+    return first_rows(without(alike_groups(alike_tokens(steps(case, 0))), "down_proj"), 1)
 
 
 def seen_rows(case: DrafterCase) -> DrafterCase:
