@@ -18,7 +18,8 @@ class WholeGate(Gate):
     @classmethod
     def written(cls, r: Opened) -> list[int] | None:
         """The addresses of the configuration, as it writes them."""
-        return r.outer.get(IDS) or r.outer.get("eagle_config", {}).get(IDS)
+        found: list[int] | None = r.outer.get(IDS) or r.outer.get("eagle_config", {}).get(IDS)
+        return found
 
     @classmethod
     def left(cls, r: Opened) -> list[int] | None:

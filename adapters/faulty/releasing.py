@@ -48,7 +48,8 @@ class Opened:
     @property
     def eagle1(self) -> bool:
         fuse = self.drafter["fc.weight"][1][1] if "fc.weight" in self.drafter else 0
-        return sum(sign in self.drafter for sign in EAGLE3) + (fuse >= 3 * self.config["hidden_size"]) < 2
+        wide = bool(fuse >= 3 * self.config["hidden_size"])
+        return sum(sign in self.drafter for sign in EAGLE3) + wide < 2
 
     @property
     def vocabulary(self) -> int:
@@ -103,7 +104,7 @@ class Gate(Opening):
 
     @classmethod
     def named(cls, tensors: Mapping[str, Held]) -> dict[str, Held]:
-        found = {}
+        found: dict[str, Held] = {}
         for name, held in tensors.items():
             one = name.removeprefix("model.").replace("midlayer.", "layer.").replace("layers.0.", "layer.")
             cls.not_twice(one, found)

@@ -74,7 +74,7 @@ def write_weights(folder: Path, held: Mapping[str, Tensor], shards: int, backwar
     if shards == 1:
         (folder / "model.safetensors").write_bytes(safetensors({name: held[name] for name in names}, metadata))
         return
-    index = {}
+    index: dict[str, str] = {}
     for shard in range(shards):
         file = f"model-{shard + 1:05}-of-{shards:05}.safetensors"
         chosen = {name: held[name] for name in names[shard::shards]}

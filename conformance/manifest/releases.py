@@ -54,7 +54,8 @@ class Parts:
     @property
     def settings(self) -> Config:
         """The drafter's decoder settings; speculators keeps them one level down."""
-        return self.config.get("transformer_layer_config", self.config)
+        found: Config = self.config.get("transformer_layer_config", self.config)
+        return found
 
     def name(self, one: str) -> str:
         """The name that this layout has for a tensor of the decoder layer, `layer.…`, or for another one."""
