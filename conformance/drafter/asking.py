@@ -120,7 +120,7 @@ def judge(
     mistakes = wrong(case, found.states) if wrong is not None else {}
     for i, step in enumerate(right[since:], since):
         for part in parts:
-            expected, off = (step.state, step.state_off) if part == STATES else (step.logits, step.logits_off)
+            expected, off = bounds(step, part)
             given = found.part(part)[i]
             apart = ~(np.abs(given - expected) <= off)  # NaN lies apart, too
             if apart.any():
@@ -135,17 +135,21 @@ def judge(
         check.decided(any(_apart(mistake, right[i], part, i) for part in parts for i in range(since, len(right))))
 
 
+def bounds(step: road.Step, part: str) -> tuple[Rows, Rows]:
+    """What is right of a part, and how far it may be off."""
+    return (step.state, step.state_off) if part == STATES else (step.logits, step.logits_off)
+
+
 def _apart(mistake: Answer, step: road.Step, part: str, i: int) -> bool:
     """Whether rounding can no longer hide the mistake in this step: both sides have their bound."""
-    expected, off = (step.state, step.state_off) if part == STATES else (step.logits, step.logits_off)
+    expected, off = bounds(step, part)
     return bool((np.abs(mistake.part(part)[i] - expected) > 2 * off).any())
 
 
 def limits(check: Check, case: DrafterCase, found: Answer, parts: Sequence[str]) -> list[Rows]:
     """How far rounding may move those parts of an answer, [steps, n] each."""
     steps = road.rollout(case, rounding(check), found.states)
-    offs = {STATES: [s.state_off for s in steps], LOGITS: [s.logits_off for s in steps]}
-    return [np.array(offs[part]) for part in parts]
+    return [np.array([bounds(step, part)[1] for step in steps]) for part in parts]
 
 
 def known(case: DrafterCase, fed_back: Rows | None = None) -> Answer:

@@ -8,6 +8,7 @@ each step is judged by what it was fed, and bounds do not grow from step to step
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -17,12 +18,34 @@ from oracle.types import DrafterCase, Rows
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """What is right after one step: logits [Vd] and state [d], and how far each entry may be off."""
+    """What is right after one step: logits [Vd] and state [d], and how far each entry may be off.
 
-    logits: Array
-    state: Array
-    logits_off: Array
-    state_off: Array
+    The bounds are the dear part, and are computed when they are asked for.
+    """
+
+    tape: Tape
+    logits_node: Node
+    state_node: Node
+
+    @property
+    def logits(self) -> Array:
+        return np.asarray(self.logits_node.value[0])
+
+    @property
+    def state(self) -> Array:
+        return np.asarray(self.state_node.value[0])
+
+    @cached_property
+    def logits_off(self) -> Array:
+        return self._off(self.logits_node)
+
+    @cached_property
+    def state_off(self) -> Array:
+        return self._off(self.state_node)
+
+    def _off(self, node: Node) -> Array:
+        exact = self.tape.rounding == EXACT
+        return np.zeros(node.value.shape[1]) if exact else np.asarray(self.tape.bound(node)[0])
 
 
 def rollout(case: DrafterCase, rounding: Rounding = EXACT, fed_back: Rows | None = None) -> list[Step]:
@@ -49,9 +72,7 @@ def _step(case: DrafterCase, rounding: Rounding, consumed: list[int], states: Ar
     rows = layer.states(fed, np.asarray(case.tokens).tolist() + consumed, positions)
     state = tape.take(rows, [len(positions) - 1])
     logits = layer.linear("lm_head", state if case.variant == "eagle1" else layer.norm("norm", state))
-    exact = rounding == EXACT
-    logits_off, state_off = (np.zeros(n.value.shape) if exact else tape.bound(n) for n in (logits, state))
-    return Step(logits.value[0], state.value[0], logits_off[0], state_off[0])
+    return Step(tape, logits, state)
 
 
 class _Layer:
