@@ -84,11 +84,11 @@ class KeepsTheCache(Drafting):
     """Attends to the rows of the case before, where these have the same size."""
 
     refutes = "DRAFTER-103"
-    kept: ClassVar[dict[tuple[int, int], Cache]] = {}
+    rows_before: ClassVar[dict[tuple[int, int], Cache]] = {}
 
     @classmethod
     def cache(cls, net: Net) -> Cache:
-        return cls.kept.setdefault((net.groups, net.width), [])
+        return cls.rows_before.setdefault((net.groups, net.width), [])
 
 
 class WarmStates(Drafting):
@@ -161,7 +161,7 @@ class FeatureOfTheRowBefore(Drafting):
 
     @classmethod
     def feature(cls, case: DrafterCase, row: int) -> Array:
-        return case.features[row - 1]
+        return np.asarray(case.features[row - 1])
 
 
 class FeatureNormed(Drafting):

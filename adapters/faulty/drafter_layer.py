@@ -302,7 +302,7 @@ class Gelu(Drafting):
 
     @classmethod
     def gated(cls, net: Net, gate: Array, up: Array) -> Array:
-        return gate * np.array([0.5 * (1 + math.erf(x / math.sqrt(2))) for x in gate.tolist()]) * up
+        return np.asarray(gate * [0.5 * (1 + math.erf(x / math.sqrt(2))) for x in gate.tolist()] * up)
 
 
 class FeedForwardNotNormed(Drafting):

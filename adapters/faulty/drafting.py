@@ -29,13 +29,13 @@ class Net:
         self.projected = case.variant == "eagle3_projected"
         self.layer = "layers.0" if self.eagle1 else "midlayer"
         config: dict[str, Any] = dict(case.config)
-        self.hidden = config["hidden_size"]
-        self.heads = config["num_attention_heads"]
-        self.groups = config.get("num_key_value_heads") or self.heads
-        self.width = config.get("head_dim") or self.hidden // self.heads
+        self.hidden: int = config["hidden_size"]
+        self.heads: int = config["num_attention_heads"]
+        self.groups: int = config.get("num_key_value_heads") or self.heads
+        self.width: int = config.get("head_dim") or self.hidden // self.heads
         self.epsilon = float(config["rms_norm_eps"])
         self.theta = float(config.get("rope_theta", 10000.0))
-        self.embedding_first = config.get("fusion_order", "embedding_first") == "embedding_first"
+        self.embedding_first = bool(config.get("fusion_order", "embedding_first") == "embedding_first")
 
     def store(self, values: Array) -> Array:
         """A result, as the dtype holds it; bfloat16 is the upper half of float32, rounded to even."""
@@ -152,7 +152,7 @@ class Drafting:
 
     @classmethod
     def feature(cls, case: DrafterCase, row: int) -> Array:
-        return case.features[row]
+        return np.asarray(case.features[row])
 
     @classmethod
     def token(cls, net: Net, row: int) -> int:

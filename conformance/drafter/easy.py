@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from adapters.interface import CONVENTIONS, Declaration
-from conformance.drafter.cases import EAGLE1, EVERY, SERVED
-from conformance.drafter.making import configured, make
+from conformance.drafter.cases import EAGLE1, EVERY
+from conformance.drafter.making import SERVED, configured, make
 from conformance.drafter.shapes import without_bias
 from oracle.types import DRAFTERS
 

@@ -7,7 +7,7 @@ import pytest
 
 from conformance.check import Check
 from conformance.drafter import mistakes, shapes
-from conformance.drafter.asking import OPERATION, STATES, ask, few, judge_all, limits, settled
+from conformance.drafter.asking import OPERATION, STATES, ask, few, judge_all, known, limits, settled
 from conformance.drafter.cases import EAGLE3, EVERY, LARGE, PROJECTED, THREES
 from conformance.drafter.making import SKEWED, configured, make
 from conformance.drafter.strategies import GROUPED, THREE, drafters
@@ -68,7 +68,7 @@ def test_the_positions(check: Check) -> None:
 
 def should_move(check: Check, case: DrafterCase, close: DrafterCase) -> bool:
     """Whether the right states of the two lie further apart than rounding could bring together."""
-    right, other = mistakes.known(case), mistakes.known(close)
+    right, other = known(case), known(close)
     (off,), (beside,) = (limits(check, c, a, [STATES]) for c, a in ((case, right), (close, other)))
     return bool((np.abs(right.states - other.states) > 2 * off + 2 * beside).any())
 
