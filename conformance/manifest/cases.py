@@ -87,7 +87,9 @@ def first(names: Sequence[str], seed: int = 11) -> list[Recipe]:
 
 def drawn(names: Sequence[str]) -> st.SearchStrategy[Recipe]:
     """Any of the faults, in any of its layouts."""
-    return st.builds(lambda pair, seed: Recipe(pair[0], pair[1], seed), st.sampled_from(of(names)), st.integers(0, 9_999))
+    return st.builds(
+        lambda pair, seed: Recipe(pair[0], pair[1], seed), st.sampled_from(of(names)), st.integers(0, 9_999)
+    )
 
 
 def validate(case: object) -> None:

@@ -75,11 +75,7 @@ def read_index(folder: Path) -> dict[str, str]:
 
 def read_json(folder: Path, name: str) -> Any:
     """A JSON file of the folder; no duplicate keys, no NaN, of bounded size. Raises `BadInput`."""
-    path = inside(folder, name)
-    with path.open("rb") as stream:
-        content = stream.read(LIMIT_JSON_BYTES + 1)
-    if len(content) > LIMIT_JSON_BYTES:
-        raise BadInput(name, (), f"has at most {LIMIT_JSON_BYTES} bytes", path.stat().st_size)
+    content = read_bounded(inside(folder, name), LIMIT_JSON_BYTES)
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         held = dict(pairs)
@@ -97,6 +93,17 @@ def read_json(folder: Path, name: str) -> Any:
         raise
     except (ValueError, RecursionError) as error:
         raise BadInput(name, (), "is JSON in UTF-8", f"{type(error).__name__}: {error}") from None
+
+
+def read_bounded(path: Path, limit: int) -> bytes:
+    """A file of at most `limit` bytes; what is larger is refused before it is read. Raises `BadInput`."""
+    size = path.stat().st_size
+    if size <= limit:
+        with path.open("rb") as stream:
+            content = stream.read(size + 1)
+        if len(content) <= size:
+            return content
+    raise BadInput(path.name, (), f"has at most {limit} bytes, and does not grow while it is read", size)
 
 
 def inside(folder: Path, name: str) -> Path:

@@ -15,6 +15,7 @@ from typing import Any
 
 from oracle.errors import BadInput
 from oracle.manifest import rules
+from oracle.manifest.checkpoint import read_bounded
 from oracle.manifest.rules import Rule
 from oracle.types import DRAFTERS
 
@@ -183,10 +184,7 @@ def read_manifest(path: Path) -> Manifest:
     name = path.name
     if not path.is_file():
         raise BadInput(str(path), (), "is a TOML file", "missing" if not path.exists() else "no plain file")
-    with path.open("rb") as stream:
-        content = stream.read(LIMIT_BYTES + 1)
-    if len(content) > LIMIT_BYTES:
-        raise BadInput(name, (), f"has at most {LIMIT_BYTES} bytes", path.stat().st_size)
+    content = read_bounded(path, LIMIT_BYTES)
     try:
         table = tomllib.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from oracle.errors import BadInput
-from oracle.manifest.checkpoint import inside, read_json
+from oracle.manifest.checkpoint import inside, read_bounded, read_json
 
 LIMIT_LINES_BYTES = 16 * 2**20
 
@@ -34,10 +34,7 @@ def read_tokenizer(folder: Path) -> dict[int, str] | None:
                 _put(found, identity, token, "added_tokens.json")
         return found
     if (folder / "vocab.txt").exists():
-        with inside(folder, "vocab.txt").open("rb") as stream:
-            content = stream.read(LIMIT_LINES_BYTES + 1)
-        if len(content) > LIMIT_LINES_BYTES:
-            raise BadInput("vocab.txt", (), f"has at most {LIMIT_LINES_BYTES} bytes", len(content))
+        content = read_bounded(inside(folder, "vocab.txt"), LIMIT_LINES_BYTES)
         lines = content.decode("utf-8", "replace").split("\n")
         return dict(enumerate(lines[:-1] if lines[-1] == "" else lines))
     return None
