@@ -1,4 +1,4 @@
-"""Drafters with one fault each: structure, residual, fusion, refusals; `drafter_layer`, `drafter_rollout` have others.
+"""Drafters with one fault each: structure, residual, fusion, refusals; `drafter_layer`, `_head`, `_rollout` have others.
 
 `--impl=adapters.faulty.drafter:Name` names any of them. `refutes` was written down before the run.
 """
@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from adapters.faulty.drafter_layer import *  # noqa: F403 - one address for every fault
+from adapters.faulty.drafter_head import *  # noqa: F403 - one address for every fault
+from adapters.faulty.drafter_layer import *  # noqa: F403
 from adapters.faulty.drafter_rollout import *  # noqa: F403
 from adapters.faulty.drafting import Array, Cache, Drafting, Net, other_weights
 from oracle.types import DrafterCase, DraftRollout
