@@ -56,6 +56,7 @@ EAGLE1_CASES = named(EAGLE1)
 EAGLE3_CASES = named(EAGLE3)
 PROJECTED_CASES = named(PROJECTED)
 SKEWED_CASES = tuple(cases[0] for cases in (EAGLE1_CASES, EAGLE3_CASES, PROJECTED_CASES))
+SERVED_CASES = tuple(cases[2] for cases in (EAGLE1_CASES, EAGLE3_CASES, PROJECTED_CASES))
 EVERY = tuple(case for three in zip(EAGLE1_CASES, EAGLE3_CASES, PROJECTED_CASES) for case in three)
 THREES = tuple(case for pair in zip(EAGLE3_CASES, PROJECTED_CASES) for case in pair)
 TWINS = tuple(case for three in zip(*(named(variant, 20) for variant in DRAFTERS)) for case in three)
@@ -92,6 +93,7 @@ SHAPES: Mapping[str, tuple[Callable[[DrafterCase], DrafterCase], tuple[str, ...]
     "rotary_layout": (shapes.first_pairs, DRAFTERS),
     "silu": (shapes.unit_state, DRAFTERS),
     "head": (shapes.headed, DRAFTERS),
+    "last_row": (shapes.unit_rows, DRAFTERS),
     "mapped": (shapes.mapped, (EAGLE3, PROJECTED)),
     "step": (shapes.one_step, DRAFTERS),
     "fed_back": (shapes.fed_back, DRAFTERS),
@@ -102,9 +104,13 @@ SHAPES: Mapping[str, tuple[Callable[[DrafterCase], DrafterCase], tuple[str, ...]
 }
 """Name → what isolates a clause, and the variants that know it."""
 WITNESSES: Mapping[str, Any] = {
-    f"{name}_{case.variant}": shape(case)
-    for name, (shape, variants) in SHAPES.items()
-    for case in SKEWED_CASES
-    if case.variant in variants
+    **{
+        f"{name}_{case.variant}{size}": shape(case)
+        for name, (shape, variants) in SHAPES.items()
+        for size, cases in (("", SKEWED_CASES), ("_served", SERVED_CASES))
+        for case in cases
+        if case.variant in variants
+    },
+    **{f"fusion_bias_{case.variant}": shapes.bare(case) for case in EVERY if "fc.bias" in case.weights},
 }
 """Cases that show a known deviation; declarations name them, and the checks of their clauses run them."""

@@ -55,11 +55,11 @@ def other_position(case: DrafterCase, states: Rows) -> Mistakes:
 
 def other_rollout_token(case: DrafterCase, states: Rows) -> Mistakes:
     rollout = case.rollout_tokens
-    lagging = np.concatenate([case.tokens[-1:], rollout[:-1]])
+    lagging = np.concatenate([case.tokens[-1:], rollout])[: len(rollout)]
     return {
         "tokens one step late": partial(known, dataclasses.replace(case, rollout_tokens=lagging), states),
         "the first token at every step": partial(
-            known, dataclasses.replace(case, rollout_tokens=np.full_like(rollout, rollout[0])), states
+            known, dataclasses.replace(case, rollout_tokens=np.resize(rollout[:1], rollout.shape)), states
         ),
     }
 

@@ -87,4 +87,4 @@ def test_the_pairs_that_turn(check: Check) -> None:
 def test_the_angles(check: Check) -> None:
     wide = [make(v, SKEWED, 60 + i, 5, 0, theta=20.0, positions=(0, 1, 9, 40, 400)) for i, v in enumerate(DRAFTERS)]
     drawn = drafters(rows=(2, 4)).map(lambda case: configured(case, rope_theta=500.0))
-    judge_all(check, shapes.attention, drawn, [*wide, *EVERY], mistakes.other_angle)
+    judge_all(check, shapes.attention, drawn, [*EVERY, *wide], mistakes.other_angle)
