@@ -12,6 +12,7 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 
@@ -157,7 +158,6 @@ def mutants() -> list[tuple[str, dict[str, Any]]]:
 
 
 def test_schema_and_reader_accept_the_same_documents() -> None:
-    jsonschema = pytest.importorskip("jsonschema")
     judge = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text()))
     accepted = 0
     for name, table in mutants():

@@ -27,15 +27,15 @@ class OneAClause(WholeGate):
 
 
 class OtherWords(WholeGate):
-    """Has words of its own, and hands out a type of its own, in a tuple."""
+    """Has words of its own, and hands out a type of its own."""
 
     @classmethod
     def check_release(cls, case: ReleaseCase) -> Any:
         told = super().check_release(case)
-        return tuple(
+        return [
             SimpleNamespace(clause=v.clause, field=f"release/{v.field}", message=f"Beware of this: {v.message}!")
             for v in told
-        )
+        ]
 
 
 class OpensFilesTwice(WholeGate):
