@@ -1,4 +1,4 @@
-"""Drafters with one fault each: structure, residual, fusion, refusals; `drafter_layer`, `_head` and `_rollout` beside it.
+"""Drafters with one fault each: structure, residual, fusion, refusals; the modules that it imports hold the others.
 
 `--impl=adapters.faulty.drafter:Name` names any of them. `refutes` was written down before the run.
 """
