@@ -43,7 +43,6 @@ WHOLE: dict[str, Any] = {
         "tokenizer": DIGEST,
         "vocabulary_size": 128256,
         "hidden_size": 4096,
-        "layers": 32,
     },
     "features": {
         "layers": [1, 15, 28],
@@ -76,6 +75,8 @@ WHOLE: dict[str, Any] = {
         "coin_scheme": "per_node",
         "accept_operator": "<",
         "accepted_count": "drafts",
+        "residual": "state",
+        "fed_back": "state",
         "draft_kv": "recomputed",
     },
     "dtype": {"weights": "bfloat16", "compute": "bfloat16"},

@@ -76,6 +76,9 @@ class WholeGate(Gate):
         if known := [flag for flag in flags if flag in r.outer]:
             norm = next((flags[flag] for flag in known if r.outer[flag]), "none")
             yield from cls.differ("features.input_norm", r.get("features", "input_norm"), norm, "a norm is left out")
+        for key, flag in (("residual", "norm_before_residual"), ("fed_back", "norm_output")):
+            state = {True: "normed_state", False: "state"}.get(r.outer.get(flag))
+            yield from cls.differ(f"conventions.{key}", r.get("conventions", key), state, "another state is taken")
 
     # ---- positions
 

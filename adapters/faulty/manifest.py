@@ -1,4 +1,4 @@
-"""Gates of releases with one fault each: structure, digests, tensors; `_contents` and `_refusals` hold the others.
+"""Gates of releases with one fault each: structure, digests, tensors; modules beside it hold the others.
 
 `--impl=adapters.faulty.manifest:Name` names any of them. `refutes` was written down before the run.
 """
@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from adapters.faulty.gating import WholeGate
-from adapters.faulty.manifest_contents import *  # noqa: F403 - one address for every fault
+from adapters.faulty.manifest_addresses import *  # noqa: F403 - one address for every fault
 from adapters.faulty.manifest_refusals import *  # noqa: F403
+from adapters.faulty.manifest_vocabulary import *  # noqa: F403
 from adapters.faulty.opening import Held
 from adapters.faulty.releasing import LAYER, Opened, Said
 from oracle.types import ReleaseCase, Violation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,13 +12,15 @@ from tempfile import TemporaryDirectory
 from hypothesis import strategies as st
 
 from conformance.casefile import storable
-from conformance.manifest import hostile, more_sins  # noqa: F401 - its faults register themselves
-from conformance.manifest.releases import MAKERS, document, write
+from conformance.manifest import hostile, sins_of_addresses, sins_of_vocabulary  # noqa: F401 - they register faults
+from conformance.manifest.releases import MAKERS, document, write, write_manifest
 from conformance.manifest.sins import SINS
 from oracle.errors import BadInput
 from oracle.types import ReleaseCase
 
 HOSTILE = hostile.HOSTILE
+MEMORY = "/dev/shm"
+"""Files that live for a moment stand in memory where the system has a folder for that."""
 
 
 @storable
@@ -38,7 +41,7 @@ class Recipe:
 @contextmanager
 def made(recipe: Recipe) -> Iterator[ReleaseCase]:
     """The release, as files that are gone afterwards."""
-    with TemporaryDirectory(prefix="release-") as name:
+    with TemporaryDirectory(prefix="release-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as name:
         yield make(recipe, Path(name))
 
 
@@ -50,12 +53,13 @@ def make(recipe: Recipe, folder: Path) -> ReleaseCase:
     parts.shards = 2 if recipe.sin in HOSTILE else parts.shards
     if one.known or not one.says:
         one.change(parts)
-    write(parts, folder)
+    drafter, target = write(parts, folder)
     if parts.says:
-        parts.manifest = document(parts, folder / "drafter", folder / "target")
+        parts.manifest = document(parts, drafter, target)
     if one.says and not one.known:
         one.change(parts)
-    case = ReleaseCase(*write(parts, folder))
+        write(parts, folder)
+    case = ReleaseCase(write_manifest(parts, folder), drafter, target)
     return HOSTILE[recipe.sin].damage(case) or case if recipe.sin in HOSTILE else case
 
 

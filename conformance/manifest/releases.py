@@ -257,8 +257,8 @@ MAKERS: Mapping[str, Callable[[int], Parts]] = {
 """Layout → what makes a good release in it."""
 
 
-def write(parts: Parts, folder: Path) -> tuple[Path | None, Path, Path]:
-    """The release as files: manifest, drafter, target."""
+def write(parts: Parts, folder: Path) -> tuple[Path, Path]:
+    """Drafter and target as files."""
     drafter, target = folder / "drafter", folder / "target"
     for path, held, config, tokens in (
         (drafter, parts.drafter, parts.config, parts.own_tokens),
@@ -270,10 +270,15 @@ def write(parts: Parts, folder: Path) -> tuple[Path | None, Path, Path]:
         write_json(path / "config.json", written, None if parts.backwards else 2)
         if tokens is not None:
             write_tokenizer(path, tokens, parts.split_tokenizer)
+    return drafter, target
+
+
+def write_manifest(parts: Parts, folder: Path) -> Path | None:
+    """The manifest as a file; None where none is written."""
     if not parts.says:
-        return None, drafter, target
+        return None
     (folder / "manifest.toml").write_text(toml(parts.manifest), encoding="utf-8")
-    return folder / "manifest.toml", drafter, target
+    return folder / "manifest.toml"
 
 
 def write_tokenizer(folder: Path, tokens: Mapping[int, str], split: bool) -> None:

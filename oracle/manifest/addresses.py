@@ -78,14 +78,16 @@ def as_many(release: Release) -> Found:
 
 def feature_norm(release: Release) -> Found:
     """MANIFEST-506."""
-    given, found = release.given.features, release.drafter.manifest.features
-    for key, consequence in (
-        ("final_norm", "the feature before the final norm and the one after it differ in every entry"),
-        ("input_norm", "a norm that the drafter was trained with is left out, or one is added"),
+    given, found = release.given, release.drafter.manifest
+    for section, key, consequence in (
+        ("features", "final_norm", "the feature before the final norm and the one after it differ in every entry"),
+        ("features", "input_norm", "a norm that the drafter was trained with is left out, or one is added"),
+        ("conventions", "residual", "the state and its norm differ in every entry, and so does what is added to it"),
+        ("conventions", "fed_back", "from the second draft on another state is consumed than in training"),
     ):
-        said, shown = getattr(given, key), getattr(found, key)
+        said, shown = getattr(getattr(given, section), key), getattr(getattr(found, section), key)
         if None not in (said, shown) and said != shown:
-            yield f"features.{key}", f"the manifest says {said}, the drafter shows {shown}: {consequence}"
+            yield f"{section}.{key}", f"the manifest says {said}, the drafter shows {shown}: {consequence}"
 
 
 def context(release: Release) -> Found:

@@ -40,7 +40,6 @@ class Target:
     tokenizer: str | None = _may(rules.digest())
     vocabulary_size: int | None = _may(rules.whole(1))
     hidden_size: int | None = _may(rules.whole(1))
-    layers: int | None = _may(rules.whole(1))
 
 
 @dataclass(frozen=True)
@@ -96,6 +95,8 @@ class Conventions:
     coin_scheme: str | None = _may(rules.one_of(("per_node", "per_parent", "sample_and_match", "block")))
     accept_operator: str | None = _may(rules.one_of(("<", "<=")))
     accepted_count: str | None = _may(rules.one_of(("drafts", "drafts_and_frontier")))
+    residual: str | None = _may(rules.one_of(("state", "normed_state")))
+    fed_back: str | None = _may(rules.one_of(("state", "normed_state")))
     draft_kv: str | None = _may(rules.one_of(("recomputed", "kept")))
 
 

@@ -70,14 +70,21 @@ def read_layout(drafter: Checkpoint) -> Read:
             size=size(config, "draft_vocab_size"),
             convention="offset" if "d2t" in tensors else None,
         ),
-        conventions=Conventions(fusion_order="embedding_first" if layout in ("eagle", "eagle3") else None),
+        conventions=Conventions(
+            fusion_order="embedding_first" if layout == "eagle" else None,
+            residual=_which_state(config, "norm_before_residual"),
+            fed_back=_which_state(config, "norm_output"),
+        ),
         dtype=Dtype(weights=stored_dtype(tensors), compute=_served(config)),
         positions=positions(config),
     )
     return Read(layout, config, tensors, manifest, written, tuple(unsaid(manifest)))
 
 
-_BESIDE = ("draft_vocab_size", "target_hidden_size", "norm_before_fc", "fc_norm", "use_aux_norm", "eagle_config")
+_BESIDE = (
+    *("draft_vocab_size", "target_hidden_size", "norm_before_fc", "fc_norm", "use_aux_norm"),
+    *("norm_before_residual", "norm_output", "eagle_config"),
+)
 
 
 def layout_of(config: Mapping[str, Any], tensors: Mapping[str, object]) -> str:
@@ -217,6 +224,10 @@ def _target_name(config: Mapping[str, Any]) -> str | None:
 def _final_norm(tensors: Mapping[str, Stored], config: Mapping[str, Any]) -> str:
     """EAGLE-1 is fed the feature that the target's head reads; EAGLE-3 the layers' own outputs."""
     return "after" if variant_of(tensors, size(config, "hidden_size")) == "eagle1" else "before"
+
+
+def _which_state(config: Mapping[str, Any], flag: str) -> str | None:
+    return None if not isinstance(config.get(flag), bool) else "normed_state" if config[flag] else "state"
 
 
 def _input_norm(config: Mapping[str, Any]) -> str | None:

@@ -105,6 +105,19 @@ def norm_of_features_not_told(parts: Parts) -> None:
     parts.manifest["features"]["input_norm"] = "each"
 
 
+@sin("506", ("speculators",))
+def residual_of_the_other_side(parts: Parts) -> None:
+    """The norm stands before the residual is taken, or after."""
+    parts.config["norm_before_residual"] = True
+    parts.manifest["conventions"]["residual"] = "state"
+
+
+@sin("506", ("speculators",))
+def other_state_fed_back(parts: Parts) -> None:
+    parts.config["norm_output"] = True
+    parts.manifest["conventions"]["fed_back"] = "state"
+
+
 # ---- positions
 
 
