@@ -77,7 +77,7 @@ class WholeGate(Gate):
             norm = next((flags[flag] for flag in known if r.outer[flag]), "none")
             yield from cls.differ("features.input_norm", r.get("features", "input_norm"), norm, "a norm is left out")
         for key, flag in (("residual", "norm_before_residual"), ("fed_back", "norm_output")):
-            state = {True: "normed_state", False: "state"}.get(r.outer.get(flag))
+            state = {True: "normed_state", False: "state", None: None}[r.outer.get(flag)]
             yield from cls.differ(f"conventions.{key}", r.get("conventions", key), state, "another state is taken")
 
     # ---- positions

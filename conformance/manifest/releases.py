@@ -216,7 +216,12 @@ def speculators(seed: int) -> Parts:
         "eagle_aux_hidden_state_layer_ids": [i + 1 for i in parts.layers or []],
         "norm_before_residual": False,
         "norm_before_fc": False,
-        "speculators_config": {"algorithm": "eagle3", "verifier": {"name_or_path": "tiny/target"}},
+        "speculators_config": {
+            "algorithm": "eagle3",
+            "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": 3}],
+            "default_proposal_method": "greedy",
+            "verifier": {"name_or_path": "tiny/target", "architectures": ["LlamaForCausalLM"]},
+        },
         "transformer_layer_config": inner,
     }
     parts.drafter["embed_tokens.weight"] = maker.matrix(parts.dtype, maker.vocabulary, maker.hidden)
