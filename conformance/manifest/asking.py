@@ -10,7 +10,7 @@ from conformance.handout import copy
 from conformance.manifest.cases import Recipe, drawn, expected, first, made
 from conformance.verdicts import ClauseViolation, HarnessError
 from oracle.manifest.release import check_release
-from oracle.types import ReleaseCase
+from oracle.types import ReleaseCase, Violation
 
 OPERATION = "check_release"
 FIELDS = ("clause", "field", "message")
@@ -30,17 +30,19 @@ def ask(check: Check, case: ReleaseCase) -> list[Any]:
 def judge(check: Check, recipe: Recipe) -> None:
     """`ClauseViolation` unless the release is found to break exactly what it was made to break."""
     right = expected(recipe)
+    ours: list[Violation] = []
     with made(recipe) as case:
         if not check.is_oracle:
-            ours = {one.clause for one in check_release(case)}
-            if ours != right:
-                raise HarnessError(f"{recipe} is made to break {sorted(right)}; the oracle finds {sorted(ours)}")
+            ours = check_release(case)
+            if {one.clause for one in ours} != right:
+                raise HarnessError(f"{recipe} is made to break {sorted(right)}; the oracle finds {_told(ours)}")
         found = ask(check, case)
     named = {str(one.clause) for one in found}
     if named == right:
         return
     if missed := right - named:
-        raise ClauseViolation(f"{' and '.join(sorted(missed))} is broken, and found {_told(found) or 'in order'}")
+        broken = _told(ours) or " and ".join(sorted(missed))
+        raise ClauseViolation(f"not found: {broken}; found: {_told(found) or 'nothing'}")
     raise ClauseViolation(f"{'nothing' if not right else 'nothing else'} is wrong with it; found {_told(found, right)}")
 
 
