@@ -76,6 +76,7 @@ CONVENTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "selection_order": ("value", "node"),
         "draft_kv": ("recomputed", "kept"),
         "accepted_count": ("drafts", "drafts_and_frontier"),
+        "fusion_order": ("embedding_first", "feature_first"),
     }
 )
 """Convention → its values, the default first. A trainer declares what its code fixes; what is not declared in

@@ -23,6 +23,7 @@ from oracle.acceptance import warp as warp
 from oracle.decode import DRAFT_LENGTH, LONGEST, VOCABULARY
 from oracle.decode import generate as generate
 from oracle.decode import next_law as next_law
+from oracle.drafter import draft_logits as draft_logits
 from oracle.losses import draft_to_target as draft_to_target
 from oracle.losses import eagle1_loss as eagle1_loss
 from oracle.losses import feature_regression as feature_regression
@@ -30,6 +31,7 @@ from oracle.losses import hass_loss as hass_loss
 from oracle.losses import rollout_loss as rollout_loss
 from oracle.losses import soft_cross_entropy as soft_cross_entropy
 from oracle.losses import topk_distillation as topk_distillation
+from oracle.manifest.release import check_release as check_release
 from oracle.masks import tree_mask as tree_mask
 from oracle.metrics import summarise_rounds as summarise_rounds
 from oracle.noise import feature_noise as feature_noise
@@ -71,9 +73,9 @@ DECLARATION = Declaration(
         **{"training_step": 3e-3, "feature_noise": 5e-5, "noisy_sample": 1e-4},
         **{"grow_tree": 2e-4, "select_nodes": 1e-4, "flatten_tree": 3e-4, "tree_visibility": 5e-5},
         **{"tree_mask": 1e-4, "draft_tree": 5e-4, "rollout_visibility": 1e-3},
-        **{"publish": 1e-4, "interrupted_publish": 1e-3},
+        **{"publish": 1e-4, "interrupted_publish": 1e-3, "check_release": 5e-3},
         **{"rollout_mask": 1.5e-3, "rollout_attention": 1.5e-3, "summarise_rounds": 5e-5},
-        **{"generate": 1.5e-3, "next_law": 1e-4},
+        **{"generate": 1.5e-3, "next_law": 1e-4, "draft_logits": 2e-3},
     },
     promises=("seed", "request_independent"),
     is_oracle=True,

@@ -181,8 +181,8 @@ def _decode(value: Any, where: str, depth: int) -> Any:
     if set(value) == {"$table"} and isinstance(value["$table"], list):
         pairs = [_decode(pair, f"{where}[{i}]", depth + 1) for i, pair in enumerate(value["$table"])]
         for i, pair in enumerate(pairs):
-            if not isinstance(pair, tuple) or len(pair) != 2 or not _is_a(pair[0], tuple[int, ...]):
-                raise CaseFileError(f"{where}[{i}]: a table is a list of [prefix, row] pairs")
+            if not isinstance(pair, tuple) or len(pair) != 2 or not _is_a(pair[0], tuple[int, ...] | str):
+                raise CaseFileError(f"{where}[{i}]: a table is a list of [prefix or name, entry] pairs")
         return dict(pairs)
     raise CaseFileError(f"{where}: an object of none of the known forms")
 

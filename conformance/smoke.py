@@ -23,6 +23,8 @@ from conformance import compare, handout, training_cases
 from conformance.acceptance import proposing, warped
 from conformance.acceptance.cases import chain, coins, copy
 from conformance.decode import easy as decode_cases
+from conformance.drafter import easy as drafter_cases
+from conformance.manifest import easy as manifest_cases
 from conformance.metrics import easy as metrics_cases
 from conformance.publish import easy as publish_cases
 from conformance.tree import easy as tree_cases
@@ -272,6 +274,8 @@ def _several(argument: Any) -> tuple[Any, ...]:
 EASY: dict[str, Callable[[str, Declaration], tuple[list[Any], tuple[str, ...]]]] = {
     **dict.fromkeys(("rows", "losses", "noise"), training_cases.easy),
     "decode": decode_cases.easy,
+    "drafter": drafter_cases.easy,
+    "manifest": manifest_cases.easy,
     "metrics": metrics_cases.easy,
     "publish": publish_cases.easy,
     "tree": tree_cases.easy,

@@ -11,6 +11,7 @@ import pytest
 from conformance import casefile
 from conformance.acceptance.cases import WITNESSES
 from conformance.casefile import CaseFile
+from conformance.drafter.cases import WITNESSES as DRAFTERS_AT_WORK
 from tests.mine import TWO_CHECKS, adapter, one_sentence
 from tests.running import ROOT, Suite
 
@@ -121,6 +122,13 @@ def test_a_sound_case_file_is_read(tmp_path: Path) -> None:
     assert casefile.dumps(casefile.load(path)) == casefile.dumps(
         CaseFile("acceptance", CHECK, ("ACCEPTANCE-103",), WITNESSES["padded_sampled_draft"])
     )
+
+
+def test_weights_and_settings_keep_their_names(tmp_path: Path) -> None:
+    content = CaseFile("drafter", "a check", ("DRAFTER-905",), DRAFTERS_AT_WORK["rollout_eagle3"])
+    found = casefile.load(casefile.save(content, tmp_path)).case
+    assert found.config == content.case.config
+    assert {k: v.tolist() for k, v in found.weights.items()} == {k: v.tolist() for k, v in content.case.weights.items()}
 
 
 @pytest.mark.parametrize(

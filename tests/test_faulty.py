@@ -15,10 +15,25 @@ from typing import Any
 
 import pytest
 
-from adapters.faulty import acceptance, decode, losses, metrics, noise, publish, rows, training, tree, visibility
+from adapters.faulty import (
+    acceptance,
+    decode,
+    drafter,
+    losses,
+    manifest,
+    metrics,
+    noise,
+    publish,
+    rows,
+    training,
+    tree,
+    visibility,
+)
 from adapters.harmless import acceptance as harmless
 from adapters.harmless import decode as harmless_decode
+from adapters.harmless import drafter as harmless_drafter
 from adapters.harmless import losses as harmless_losses
+from adapters.harmless import manifest as harmless_manifest
 from adapters.harmless import metrics as harmless_metrics
 from adapters.harmless import noise as harmless_noise
 from adapters.harmless import others, paged
@@ -38,6 +53,8 @@ FAULTY = {
     "tree": (tree,),
     "visibility": (visibility,),
     "decode": (decode,),
+    "drafter": (drafter,),
+    "manifest": (manifest,),
     "metrics": (metrics,),
     "publish": (publish,),
 }
@@ -49,6 +66,8 @@ RIGHT = {
     "tree": (harmless_tree,),
     "visibility": (harmless_visibility,),
     "decode": (harmless_decode,),
+    "drafter": (harmless_drafter,),
+    "manifest": (harmless_manifest,),
     "metrics": (harmless_metrics,),
     "publish": (harmless_publish, paged),
 }

@@ -132,7 +132,6 @@ def test_an_unknown_profile_is_a_usage_error(suite: Suite) -> None:
         ("acceptance, verify", 2, "'verify' is neither a contract"),
         ("acceptance", 0, ""),
         ("verify_greedy,acceptance", 0, ""),
-        ("drafter", 1, "MISSING, required: drafter: no draft_logits"),
         ("manifest", 1, "MISSING, required: manifest: no check_release"),
     ],
 )

@@ -18,6 +18,10 @@ from oracle.types.arrays import Rows as Rows
 from oracle.types.decode import GenerateCase as GenerateCase
 from oracle.types.decode import Generation as Generation
 from oracle.types.decode import LawCase as LawCase
+from oracle.types.drafter import DRAFTERS as DRAFTERS
+from oracle.types.drafter import FUSION_ORDERS as FUSION_ORDERS
+from oracle.types.drafter import DrafterCase as DrafterCase
+from oracle.types.drafter import DraftRollout as DraftRollout
 from oracle.types.losses import DENOMINATORS as DENOMINATORS
 from oracle.types.losses import DIVERGENCES as DIVERGENCES
 from oracle.types.losses import GATES as GATES
@@ -32,6 +36,8 @@ from oracle.types.losses import LossResult as LossResult
 from oracle.types.losses import RegressionCase as RegressionCase
 from oracle.types.losses import RolloutLossCase as RolloutLossCase
 from oracle.types.losses import TopKCase as TopKCase
+from oracle.types.manifest import ReleaseCase as ReleaseCase
+from oracle.types.manifest import Violation as Violation
 from oracle.types.metrics import Metrics as Metrics
 from oracle.types.metrics import RoundCounts as RoundCounts
 from oracle.types.metrics import RoundsCase as RoundsCase
