@@ -30,6 +30,7 @@ ELSEWHERE = {
     "docs/trainers.md": "tests/test_trainers_page.py",
     "docs/trees.md": "tests/test_trees_page.py",
     "docs/serving.md": "tests/test_serving_page.py",
+    "docs/drafters.md": "tests/test_drafters_page.py",
 }
 """Commands, and whole pages, that another test runs."""
 HOSTS = {"github.com", "huggingface.co", "arxiv.org", "docs.pytest.org", "example.org"}

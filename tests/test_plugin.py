@@ -132,13 +132,18 @@ def test_an_unknown_profile_is_a_usage_error(suite: Suite) -> None:
         ("acceptance, verify", 2, "'verify' is neither a contract"),
         ("acceptance", 0, ""),
         ("verify_greedy,acceptance", 0, ""),
-        ("manifest", 1, "MISSING, required: manifest: no check_release"),
     ],
 )
 def test_requirements(suite: Suite, names: str, code: int, words: str) -> None:
     done = suite("--require", names, "-k", "is_a_walk and verify_greedy")
     assert done.code == code, done.output
     assert words in done.output
+
+
+def test_a_required_contract_that_is_missing_is_told(suite: Suite) -> None:
+    done = suite(adapter(suite), "--require=manifest", "-k", "is_a_walk and verify_greedy")
+    assert done.code == 1, done.output
+    assert "MISSING, required: manifest: no check_release" in done.output
 
 
 def test_a_required_operation_that_is_missing_fails_its_own_checks(suite: Suite) -> None:

@@ -45,5 +45,5 @@ def test_the_page_lists_every_operation_and_convention() -> None:
     cells = {name for line in page.splitlines() if line.startswith("| `") for name in re.findall(r"`(\w+)`", line)}
     operations = {name for contract in ("rows", "losses", "noise", "visibility") for name in CONTRACTS[contract]}
     of_engines = {"coin_scheme", "frontier_coin", "top_k_ties", "root_in_verification", "selection_order"}
-    of_engines |= {"draft_kv", "accepted_count"}
+    of_engines |= {"draft_kv", "accepted_count", "fusion_order"}
     assert operations | (set(CONVENTIONS) - of_engines) | set(NUMERIC_CONVENTIONS) | {"noise_amplitude"} <= cells
