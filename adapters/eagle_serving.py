@@ -4,7 +4,7 @@ From a clone of yours, as in `adapters.eagle`: `topK_genrate` of `Model` in `eag
 from a table (see `adapters.topk_drafting`), `evaluate_posterior` in `eagle/model/utils.py` (see
 `adapters.leaf_posterior`), and `tree_decoding` of the same file, which makes positions absolute. The leaf table is that
 of greedy decoding. The code verifies one request at a time, so members run one after the other. `publish` runs a round
-of its loop: see `adapters.eagle_publish`.
+of its loop: see `adapters.eagle_publish`. `draft_logits` is its numeric step: see `adapters.eagle_step`.
 
 `serving` scores in float32. `half` scores in float16, as the models that are served do, and only drafts: a child whose
 log probability is lost in rounding ties with its parent, and the choice of nodes may keep the child alone.
@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from adapters import clone_features as shared
-from adapters import eagle_publish, kv_tracers, leaf_posterior, topk_drafting
+from adapters import eagle_publish, eagle_step, kv_tracers, leaf_posterior, topk_drafting
 from adapters.clones import Clone
+from adapters.eagle_step import draft_logits as draft_logits
 from adapters.interface import Arithmetic, Declaration, Deviation
 from oracle.types import (
     Coins,
@@ -73,6 +74,7 @@ DECLARATION = Declaration(
         "root_in_verification": "yes",
         "draft_kv": "recomputed",
         "selection_order": "node",
+        "fusion_order": "embedding_first",
     },
     arithmetic=Arithmetic(dtype="float32", coin_dtype="float32", via_logits=True),
     cost={
@@ -84,6 +86,7 @@ DECLARATION = Declaration(
         "verify_sampled": 4e-4,
         "verify_random": 3e-4,
         "publish": 6e-3,
+        "draft_logits": 1.5e-2,
     },
     generators=("python", "torch"),
     promises=("seed",),
@@ -93,6 +96,7 @@ DECLARATION = Declaration(
             "ACCEPTANCE-108", "the argmax of a row with NaN is a token, and is published", witness="nan_at_the_root"
         ),
         *eagle_publish.DEVIATIONS,
+        *eagle_step.DEVIATIONS,
     ),
 )
 
