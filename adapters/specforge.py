@@ -14,6 +14,7 @@ What is converted, and nothing else:
   target ids.
 - `rollout_visibility`, `rollout_attention`: the same rollout with its attention watched (`adapters.rollout_attention`):
   `LlamaAttention`, a draft model's default. `adapters.specforge:flex` has `LlamaFlexAttention` and its block masks.
+- `draft_logits`: a drafter of the case's weights, rolled out (`adapters.specforge_drafter`).
 - `draft_to_target` loads the map as a checkpoint and reads the ids that the accuracy metric compares.
 
 Not applicable: packed rows, holes, positions that are not 0, 1, 2, … (position ids that a sample brings are accepted,
@@ -32,6 +33,7 @@ from adapters import specforge_engine as engine
 from adapters import specforge_training as training
 from adapters import specforge_visibility as visibility
 from adapters.interface import Arithmetic, Declaration, Deviation, NotApplicable
+from adapters.specforge_drafter import draft_logits as draft_logits
 from adapters.specforge_visibility import rollout_attention as rollout_attention
 from adapters.specforge_visibility import rollout_visibility as rollout_visibility
 from oracle.types import (
@@ -127,6 +129,7 @@ DECLARATION = Declaration(
         "draft_to_target": 4e-3,
         "state_gradient": 6e-2,
         "training_step": 0.1,
+        "draft_logits": 3e-2,
     },
     deviations=_DEVIATIONS,
 )
