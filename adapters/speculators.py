@@ -19,7 +19,8 @@ What is converted, and nothing else:
   instead. The head's rows are cut to the draft vocabulary by the package (`speculators_engine.kept_ids`);
 - a part is what `compute_metrics` makes of a step with a decay of 1;
 - `rollout_visibility`, `rollout_attention`: the forward over one packed sequence, its layer's attention watched
-  (`adapters.rollout_attention`); `rollout_mask` is what that layer gets as its mask in each step.
+  (`adapters.rollout_attention`); `rollout_mask` is what that layer gets as its mask in each step;
+- `draft_logits`: a drafter of the case's weights, rolled out (`adapters.speculators_drafter`).
 
 Losses and attention are the package's eager ones. `adapters.speculators:fused` has `rollout_loss` with the fused ones,
 which it takes by default: Triton kernels, run by Triton's interpreter. `adapters.speculators:flex` has its default
@@ -48,6 +49,7 @@ from adapters import (
 from adapters.backward import twice
 from adapters.interface import Arithmetic, Declaration, Deviation, NotApplicable
 from adapters.samples import Sample, advanced_mask, counted_from_zero, samples
+from adapters.speculators_drafter import draft_logits as draft_logits
 from oracle.types import (
     Flags,
     GatherCase,
@@ -110,6 +112,7 @@ DECLARATION = Declaration(
         "rollout_loss": 0.005,
         "state_gradient": 0.05,
         "training_step": 0.1,
+        "draft_logits": 2e-2,
     },
     promises=("seed",),
     deviations=(
@@ -163,6 +166,11 @@ DECLARATION = Declaration(
             "LOSSES-1206",
             "of cached features only the token ids are compared with what is trained on",
             link=f"{_SOURCE}/train/data.py#L286",
+        ),
+        Deviation(
+            "DRAFTER-1001",
+            "a weight that is missing is told in a warning of transformers, and left as it was drawn",
+            link=f"{_SOURCE}/model.py#L381",
         ),
     ),
 )

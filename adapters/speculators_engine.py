@@ -249,13 +249,18 @@ def step_losses(
 
 def drafter(steps: int, width: int, vocabulary: int, attention: str = "eager") -> Any:
     """The draft model of a tiny configuration, which says how many tokens are drafted, and refuses fewer than one."""
-    p = package()
     layer = layer_config(width, vocabulary)
     layer._attn_implementation = attention
-    config = p.core.Eagle3SpeculatorConfig(
+    return package().core.Eagle3DraftModel(speculator_config(layer, vocabulary, steps, [0]))
+
+
+def speculator_config(layer: Any, draft_vocabulary: int, steps: int, layers: list[int] | None) -> Any:
+    """The configuration of a drafter around that of its layer; the target's layers it reads are three by default."""
+    p = package()
+    return p.core.Eagle3SpeculatorConfig(
         transformer_layer_config=layer,
-        draft_vocab_size=vocabulary,
-        eagle_aux_hidden_state_layer_ids=[0],
+        draft_vocab_size=draft_vocabulary,
+        eagle_aux_hidden_state_layer_ids=layers,
         speculators_config=p.config.SpeculatorsConfig(
             algorithm="eagle3",
             proposal_methods=[p.proposals.GreedyTokenProposalConfig(speculative_tokens=steps)],
@@ -263,7 +268,6 @@ def drafter(steps: int, width: int, vocabulary: int, attention: str = "eager") -
             verifier=p.config.VerifierConfig(name_or_path=None, architectures=["LlamaForCausalLM"]),
         ),
     )
-    return p.core.Eagle3DraftModel(config)
 
 
 def layer_config(width: int, vocabulary: int, layers: int = 1) -> Any:

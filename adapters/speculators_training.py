@@ -39,7 +39,7 @@ def training_step(case: TrainingCase) -> TrainingResult:
     counted_from_zero(case.batch, documents)
     if not documents:
         raise NotApplicable("a batch without documents is never loaded: the collator would make an empty sample")
-    with _seeded(case.seed), tempfile.TemporaryDirectory() as folder, _quiet():
+    with _seeded(case.seed), tempfile.TemporaryDirectory() as folder, quiet():
         target = p.transformers.LlamaForCausalLM(layer_config(WIDTH, VOCABULARY, LAYERS)).eval()
         target.save_pretrained(folder)
         rng = np.random.default_rng(case.seed)
@@ -224,7 +224,7 @@ def _seeded(seed: int) -> Iterator[None]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """No news of what is loaded, no advice."""
     disabled = logging.root.manager.disable
     news = importlib.import_module("loguru").logger
@@ -239,4 +239,4 @@ def _quiet() -> Iterator[None]:
         logging.disable(disabled)
 
 
-__all__: Sequence[str] = ("state_gradient", "training_step")
+__all__: Sequence[str] = ("quiet", "state_gradient", "training_step")
