@@ -12,6 +12,7 @@ What is converted, and nothing else:
   not be the earlier ones moved. Draft vocabularies are masks here, so draft ids ascend with target ids.
 - `rollout_visibility`, `rollout_attention`: the same rollout with its attention watched (`adapters.rollout_attention`):
   `LlamaAttention` of the draft model.
+- `draft_logits` is the same rollout with a case's weights: see `adapters.angelslim_step`.
 - `noisy_sample` takes the standard deviation that AngelSlim's documentation shows.
 
 `adapters.angelslim:serving` drafts and verifies trees: see `adapters.angelslim_serving`.
@@ -27,13 +28,15 @@ import importlib.metadata
 import numpy as np
 
 from adapters import angelslim_engine as engine
-from adapters import angelslim_serving, step_weights
+from adapters import angelslim_serving, angelslim_step, step_weights
 from adapters import angelslim_training as training
 from adapters import eagle3_loop as loop
 from adapters.angelslim_visibility import rollout_attention as rollout_attention
 from adapters.angelslim_visibility import rollout_visibility as rollout_visibility
 from adapters.interface import Arithmetic, Declaration, Deviation, NotApplicable
 from oracle.types import (
+    DrafterCase,
+    DraftRollout,
     Flags,
     GatherCase,
     GatheredRows,
@@ -103,6 +106,7 @@ _DEVIATIONS = (
         Deviation(f"NOISE-{number}", _NORMAL, link=f"{_CODE}/data/noise_transforms.py#L85")
         for number in (302, 303, 304)
     ),
+    *angelslim_step.TRAINING_DEVIATIONS,
 )
 
 DECLARATION = Declaration(
@@ -137,6 +141,7 @@ DECLARATION = Declaration(
         "state_gradient": 2e-2,
         "training_step": 0.2,
         "noisy_sample": 1.5e-4,
+        "draft_logits": 2.5e-2,
     },
     generators=("python", "numpy", "torch"),
     deviations=_DEVIATIONS,
@@ -191,3 +196,8 @@ def training_step(case: TrainingCase) -> TrainingResult:
 def noisy_sample(case: SampleCase) -> NoisySample:
     """The sample behind `TransformDataset` and `GaussianNoise`."""
     return NoisySample(*engine.noisy(np.asarray(case.features), np.asarray(case.targets), DEVIATION, case.seed))
+
+
+def draft_logits(case: DrafterCase) -> DraftRollout:
+    """The rollout of `compute_loss` with the case's weights: see `adapters.angelslim_step`."""
+    return angelslim_step.trained(case)

@@ -4,7 +4,8 @@ The code under test is `topK_genrate` of `Llama3Eagle3Drafter` behind a drafter 
 `adapters.topk_drafting`), `evaluate_posterior` (see `adapters.leaf_posterior`; it draws the frontier token itself) and
 `tree_decoding`, which makes positions absolute, all of `angelslim.compressor.speculative`. Scores are float32. The leaf
 table is that of greedy decoding. The code verifies one request at a time, so members run one after the other. `publish`
-runs a round of its loop: see `adapters.angelslim_publish`.
+runs a round of its loop: see `adapters.angelslim_publish`. `draft_logits` is its numeric step: see
+`adapters.angelslim_step`.
 
 `_get_topk_tokens` hands out the log probabilities of the first row for all of the rows that are expanded, so no drafter
 can make a given tree grow. Where a tree is given, the stand-in for the drafter picks its best tokens itself; parents,
@@ -21,13 +22,15 @@ from typing import Any
 
 import numpy as np
 
-from adapters import angelslim_engine, angelslim_publish, leaf_posterior, topk_drafting
+from adapters import angelslim_engine, angelslim_publish, angelslim_step, leaf_posterior, topk_drafting
 from adapters import clone_features as shared
 from adapters.interface import Arithmetic, Declaration, Deviation
 from oracle.types import (
     Coins,
     CommittedState,
     Decision,
+    DrafterCase,
+    DraftRollout,
     DraftTreeCase,
     Flags,
     FlattenCase,
@@ -72,6 +75,7 @@ DECLARATION = Declaration(
         "verify_sampled": 4e-4,
         "verify_random": 3e-4,
         "publish": 4e-3,
+        "draft_logits": 1.2e-2,
     },
     generators=("python", "torch"),
     promises=("seed",),
@@ -107,6 +111,7 @@ DECLARATION = Declaration(
             "ACCEPTANCE-108", "the argmax of a row with NaN is a token, and is published", witness="nan_at_the_root"
         ),
         *angelslim_publish.DEVIATIONS,
+        *angelslim_step.SERVING_DEVIATIONS,
     ),
 )
 
@@ -149,6 +154,11 @@ def verify_sampled(cases: Sequence[VerifyCase], coins: Sequence[Coins]) -> list[
 def publish(cases: Sequence[PublishCase]) -> list[CommittedState]:
     """`eagle_generate`, a round of each request: see `adapters.angelslim_publish`."""
     return [angelslim_publish.publish(case) for case in cases]
+
+
+def draft_logits(case: DrafterCase) -> DraftRollout:
+    """`Llama3Eagle3Drafter`: see `adapters.angelslim_step`."""
+    return angelslim_step.served(case)
 
 
 def _drafting() -> topk_drafting.Drafting:

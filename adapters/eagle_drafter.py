@@ -12,8 +12,13 @@ CLONE = Clone("EAGLE_CLONE", "https://github.com/SafeAILab/EAGLE", "eagle/traine
 MODEL, LOOP = "eagle/traineagle3/cnets.py", "eagle/traineagle3/main.py"
 
 
-def drafter(vocabulary: int, width: int, draft_vocabulary: int, softmax: Any = None) -> tuple[Namespace, Any]:
-    """The namespace of the clone's file and its `Model`, whose target answers with what it is given."""
+def drafter(
+    vocabulary: int, width: int, draft_vocabulary: int, softmax: Any = None, config: Any = None
+) -> tuple[Namespace, Any]:
+    """The namespace of the clone's file and its `Model`, whose target answers with what it is given.
+
+    config: that of the drafter, where it is not tiny.
+    """
     torch = shared.import_torch(CLONE)
     names = shared.model_names(torch)
     if softmax is not None:
@@ -33,7 +38,7 @@ def drafter(vocabulary: int, width: int, draft_vocabulary: int, softmax: Any = N
 
     names["LlamaForCausalLM"] = Target
     CLONE.source(MODEL).define(names)
-    config = shared.tiny_config(vocabulary, width, draft_vocab_size=draft_vocabulary)
+    config = config or shared.tiny_config(vocabulary, width, draft_vocab_size=draft_vocabulary)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         settings = SimpleNamespace(gradient_checkpointing=False)

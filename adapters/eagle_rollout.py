@@ -13,6 +13,7 @@ is replaced by one that answers with the case's features and logits, and hooks s
   giving the case's draft logits; then the loop's statements from `ploss_weight = …` to `loss = …`.
 - `draft_to_target`: the choice of `input_ids` in `Model.topK_genrate` of `eagle/model/cnets.py`; nothing else reads
   d2t. Where a case has no t2d, the vocabulary ends with the largest id that the map reaches.
+- `draft_logits`: the same forward with a case's weights: see `adapters.eagle_step`.
 - `state_gradient`: `torch.autograd.grad` of every step's loss to every layer output.
 
 Not applicable: what `adapters.eagle` says of samples; draft ids that are not in the order of their target ids, since
@@ -28,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from adapters import clone_features as shared
-from adapters import tracers
+from adapters import eagle_step, tracers
 from adapters.clones import Namespace
 from adapters.eagle_drafter import CLONE, LOOP, collator, drafter
 from adapters.eagle_visibility import rollout_attention as rollout_attention
@@ -36,7 +37,9 @@ from adapters.eagle_visibility import rollout_visibility as rollout_visibility
 from adapters.interface import AdapterError, Arithmetic, Declaration, Deviation, NotApplicable
 from adapters.samples import Sample
 from oracle.types import (
+    DrafterCase,
     DraftMapCase,
+    DraftRollout,
     Flags,
     GatherCase,
     GatheredRows,
@@ -87,7 +90,7 @@ DECLARATION = Declaration(
     arithmetic=Arithmetic(dtype="float32"),
     cost=dict.fromkeys(("gather_rows", "supervision_at_source", "rollout_rows"), 5e-2)
     | dict.fromkeys(("rollout_visibility", "rollout_attention"), 8e-3)
-    | {"rollout_loss": 5e-2, "draft_to_target": 3e-2, "state_gradient": 6e-2},
+    | {"rollout_loss": 5e-2, "draft_to_target": 3e-2, "state_gradient": 6e-2, "draft_logits": 3e-2},
     deviations=(
         Deviation(
             "ROWS-310",
@@ -123,8 +126,14 @@ DECLARATION = Declaration(
         ),
         Deviation("LOSSES-902", "a batch without a supervised row has the loss 0, and is trained on", link=_MEAN),
         Deviation("LOSSES-1001", "where the gate closes every row, the loss is 0 instead of none", link=_MEAN),
+        *eagle_step.TRAINING_DEVIATIONS,
     ),
 )
+
+
+def draft_logits(case: DrafterCase) -> DraftRollout:
+    """The rollout of a case's last row: see `adapters.eagle_step`."""
+    return eagle_step.trained(case)
 
 
 def gather_rows(case: GatherCase) -> GatheredRows:
