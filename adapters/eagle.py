@@ -15,6 +15,7 @@ the variable every operation raises `AdapterError`.
   fixed; the weights are settings of the script and follow the case.
 - `rollout_visibility`, `rollout_attention`: the same statements, the attention of `cnets1.py` watched
   (`adapters.rollout_attention`). The drafter is not rolled out, so there is one step.
+- `draft_logits`: the same statements with a case's weights: see `adapters.eagle_step`.
 - noise: its `aug`, with `torch.rand_like` replaced by the case's uniforms for `feature_noise`, and with torch's global
   generator for `noisy_sample`.
 
@@ -35,11 +36,13 @@ from typing import Any
 import numpy as np
 
 from adapters import clone_features as shared
-from adapters import clone_visibility, eagle_engine, eagle_release, eagle_rollout, eagle_serving
+from adapters import clone_visibility, eagle_engine, eagle_release, eagle_rollout, eagle_serving, eagle_step
 from adapters.clones import Clone, Namespace
 from adapters.interface import Arithmetic, Declaration, Deviation
 from oracle.types import (
     DistillCase,
+    DrafterCase,
+    DraftRollout,
     Eagle1Case,
     Flags,
     GatherCase,
@@ -88,12 +91,13 @@ DECLARATION = Declaration(
         "denominator": "supervised",
         "denominator_epsilon": "1e-05",
         "noise_amplitude": "length_scaled",
+        "fusion_order": "embedding_first",
     },
     arithmetic=Arithmetic(dtype="float32"),
     cost=dict.fromkeys(("gather_rows", "supervision_at_source"), 4e-2)
     | dict.fromkeys(("rollout_visibility", "rollout_attention"), 2e-2)
     | dict.fromkeys(("feature_regression", "soft_cross_entropy", "eagle1_loss"), 2e-2)
-    | dict.fromkeys(("feature_noise", "noisy_sample"), 2e-2),
+    | dict.fromkeys(("feature_noise", "noisy_sample", "draft_logits"), 2e-2),
     generators=("torch",),
     deviations=(
         Deviation(
@@ -162,6 +166,11 @@ def eagle1_loss(case: Eagle1Case) -> LossResult:
     names["train_config"] |= {"v_w": case.regression_weight, "p_w": case.classification_weight}
     run, predicted = _run(names, case.predicted, case.target, case.supervise, case.head)
     return shared.answer(run.loss, "predicted", [predicted], stacked=False, parts=run.terms[0])
+
+
+def draft_logits(case: DrafterCase) -> DraftRollout:
+    """`predict` and `out_head` of a prefix's last row: see `adapters.eagle_step`."""
+    return eagle_step.trained1(SCRIPT, case)
 
 
 def _gather(case: GatherCase) -> tuple[GatheredRows, Ids]:

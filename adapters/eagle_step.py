@@ -9,6 +9,9 @@ Training is `Model.forward` of `eagle/traineagle3/cnets.py`, the whole rollout i
 `adapters.draft_steps.rolled_out_at_once`. The target answers with the case's features. Weights are loaded strictly, and
 maps of the vocabulary that a case has not are made up, since the loss wants some.
 
+The trainer of EAGLE-1, `adapters.eagle`, has the same `Model`: its loop's statements run on a batch of one prefix,
+whose rows lie where their positions are; it rolls nothing out.
+
 Not applicable: the projected pair, a width of heads other than hidden / heads, EAGLE-1 fused feature first, biases
 other than that of EAGLE-1's fusion and of `qkv_bias`; and EAGLE-1 for the trainer of EAGLE-3.
 """
@@ -54,7 +57,7 @@ def draft_logits(case: DrafterCase) -> DraftRollout:
     """The case's prefix and rollout, by the model that serves its variant."""
     applicable(case)
     names = _names(case.variant)
-    model, head = _model(names, case)
+    model, head = _model(names, case, strict=False)
 
     def forward(states: Any, tokens: Any, **more: Any) -> Any:
         return model(states, tokens, use_cache=True, **more)
@@ -92,6 +95,35 @@ def trained(case: DrafterCase) -> DraftRollout:
     return draft_steps.rolled_out_at_once(torch, case, model.midlayer, model.lm_head, run)
 
 
+def trained1(script: shared.Script, case: DrafterCase) -> DraftRollout:
+    """A prefix by the loop that trains EAGLE-1: a row stands at its number, and the rows between are hidden."""
+    applicable(case)
+    if case.variant != "eagle1":
+        raise NotApplicable("it trains EAGLE-1")
+    if len(case.rollout_tokens):
+        raise NotApplicable("it trains on the target's features alone, and rolls nothing out")
+    if (np.diff(case.positions) <= 0).any():
+        raise NotApplicable("a row's position is its number in the batch")
+    model, head = _model(_names(case.variant), case, strict=True)
+    names = script.namespace()
+    torch = names["torch"]
+    count = int(case.positions[-1]) + 1
+    tokens = np.full((1, count), draft_steps.FILLER)
+    features = np.zeros((1, count, case.features.shape[1]), dtype=np.float32)
+    visible = np.zeros((1, count), dtype=np.int64)
+    tokens[0, case.positions], features[0, case.positions], visible[0, case.positions] = case.tokens, case.features, 1
+    data = {
+        "input_ids": torch.tensor(tokens),
+        "hidden_states": torch.tensor(features),
+        "attention_mask": torch.tensor(visible),
+        "target": torch.zeros(1, count, model.fc.out_features),
+        "loss_mask": torch.zeros(1, count, dtype=torch.long),
+    }
+    run = script.run(names, model, data, head)
+    found = (names["out_head"], run.predicted[0])
+    return DraftRollout(*(one[:, -1].detach().double().numpy() for one in found))
+
+
 def applicable(case: DrafterCase) -> None:
     """`NotApplicable` for what both models have no notion of."""
     if case.variant not in FILES:
@@ -109,8 +141,8 @@ def biased(case: DrafterCase, *names: str) -> bool:
     return all(f"{name}.bias" in case.weights for name in names)
 
 
-def _model(names: Namespace, case: DrafterCase) -> tuple[Any, Any]:
-    """The model and, in EAGLE-1, the target's head."""
+def _model(names: Namespace, case: DrafterCase, strict: bool) -> tuple[Any, Any]:
+    """The model, its weights loaded, and, in EAGLE-1, the target's head."""
     torch = names["torch"]
     config = draft_steps.settings(case)
     if case.variant == "eagle1" and biased(case, *(f"layers.0.self_attn.{name}_proj" for name in "qkv")):
@@ -119,11 +151,11 @@ def _model(names: Namespace, case: DrafterCase) -> tuple[Any, Any]:
         torch.manual_seed(0)
         model = names["Model"](config, bias=biased(case, "fc")).eval()
     if case.variant == "eagle3":
-        draft_steps.load(torch, model, case, strict=False)
+        draft_steps.load(torch, model, case, strict)
         return model, None
     if "lm_head.bias" in case.weights:
         raise NotApplicable("the head is the target's, which has no bias")
-    draft_steps.load(torch, model, case, strict=False, apart=("lm_head",))
+    draft_steps.load(torch, model, case, strict, apart=("lm_head",))
     head = torch.nn.utils.skip_init(torch.nn.Linear, config.hidden_size, config.draft_vocab_size, bias=False)
     head.load_state_dict({"weight": torch.tensor(np.asarray(case.weights["lm_head.weight"]))})
     return model, head
