@@ -29,6 +29,7 @@ import importlib.metadata
 import numpy as np
 
 from adapters import eagle3_loop as loop
+from adapters import specforge_drafter as drafter
 from adapters import specforge_engine as engine
 from adapters import specforge_training as training
 from adapters import specforge_visibility as visibility
@@ -196,8 +197,9 @@ class flex:
         DECLARATION,
         name="specforge (flex)",
         deviations=(),
-        cost={"rollout_visibility": 6e-2, "rollout_mask": 8e-2, "rollout_attention": 6e-2},
+        cost={"rollout_visibility": 6e-2, "rollout_mask": 8e-2, "rollout_attention": 6e-2, "draft_logits": 6e-2},
     )
     rollout_visibility = staticmethod(visibility.flex_visibility)
     rollout_mask = staticmethod(visibility.flex_mask)
     rollout_attention = staticmethod(visibility.flex_attention)
+    draft_logits = staticmethod(drafter.flex_logits)

@@ -13,7 +13,9 @@ from the target; there is none here, and the warm start is called by its default
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
 import json
 import tempfile
 from pathlib import Path
@@ -32,6 +34,15 @@ MAPS = ("d2t", "t2d")
 
 def draft_logits(case: DrafterCase) -> DraftRollout:
     """Logits and states of the prefix's last row, at each step of `OnlineEagle3Model`'s rollout."""
+    return _rolled_out(case, "sdpa")
+
+
+def flex_logits(case: DrafterCase) -> DraftRollout:
+    """The same, of a draft model with `LlamaFlexAttention`."""
+    return _rolled_out(case, "flex_attention")
+
+
+def _rolled_out(case: DrafterCase, attention: str) -> DraftRollout:
     if case.variant != "eagle3":
         raise NotApplicable("its drafter of one Llama layer is EAGLE-3 as released: attention on the normed pair")
     if any(name.endswith(".bias") for name in case.weights):
@@ -42,7 +53,7 @@ def draft_logits(case: DrafterCase) -> DraftRollout:
     length = max(rows + steps - 1, *(int(position) + 1 for position in case.positions))
     if length > engine.MOST_TOKENS:
         raise NotApplicable(f"samples are cut at {engine.MOST_TOKENS} tokens, and positions are theirs")
-    draft = _drafter(case, length)
+    draft = _drafter(case, length, attention)
     tokens = torch.zeros((1, length), dtype=torch.int64)
     tokens[0, : rows + steps - 1] = torch.tensor(np.concatenate([case.tokens, case.rollout_tokens]))
     positions = torch.zeros((1, length), dtype=torch.int64)
@@ -63,7 +74,7 @@ def draft_logits(case: DrafterCase) -> DraftRollout:
         return (torch.zeros(()),) * 7
 
     draft.backbone = backbone
-    model = sf.model.OnlineEagle3Model(draft, length=steps)
+    model = sf.model.OnlineEagle3Model(draft, length=steps, attention_backend=attention)
     model._acc_and_loss = unjudged
     with torch.no_grad():
         model(
@@ -77,7 +88,7 @@ def draft_logits(case: DrafterCase) -> DraftRollout:
     return DraftRollout(*(np.stack([row.double().numpy() for row in found]) for found in (logits, states)))
 
 
-def _drafter(case: DrafterCase, length: int) -> Any:
+def _drafter(case: DrafterCase, length: int, attention: str) -> Any:
     """The draft model that a run starts with."""
     sf = engine.specforge()
     torch = sf.torch
@@ -97,11 +108,15 @@ def _drafter(case: DrafterCase, length: int) -> Any:
         "max_position_embeddings": length,
         "pad_token_id": 0,
     }
-    with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng(devices=[]):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        torch.random.fork_rng(devices=[]),
+        contextlib.redirect_stdout(io.StringIO()),  # it tells of an attention that is not the default
+    ):
         settings = Path(folder) / "config.json"
         settings.write_text(json.dumps(written), encoding="utf-8")
         config = auto.AutoDraftModelConfig.from_file(str(settings))
-        draft = auto.AutoDraftModel.from_config(config, attention_backend="sdpa")
+        draft = auto.AutoDraftModel.from_config(config, attention_backend=attention)
         fresh = {name: value for name, value in draft.state_dict().items() if name in MAPS}
         given = {name: torch.tensor(np.array(values)).float() for name, values in case.weights.items()}
         maps = {name: given[name].to(value.dtype) for name, value in fresh.items() if name in given}

@@ -39,6 +39,7 @@ from typing import Any
 import numpy as np
 
 from adapters import (
+    speculators_drafter,
     speculators_engine,
     speculators_training,
     speculators_visibility,
@@ -175,7 +176,8 @@ DECLARATION = Declaration(
     ),
 )
 
-_SEEN = dict.fromkeys(("rollout_visibility", "rollout_mask", "rollout_attention"), 1e-2)
+_SEEN = dict.fromkeys(("rollout_visibility", "rollout_mask", "rollout_attention"), 1e-2) | {"draft_logits": 2e-2}
+_OF_DRAFTER = tuple(d for d in DECLARATION.deviations if d.clause == "DRAFTER-1001")
 _OF_FUSED = ("LOSSES-708", "LOSSES-711", "LOSSES-901", "LOSSES-902", "LOSSES-906")
 
 
@@ -333,18 +335,20 @@ class flex:
     DECLARATION = dataclasses.replace(
         DECLARATION,
         name="speculators (flex)",
-        deviations=(),
-        cost={"rollout_visibility": 0.05, "rollout_mask": 0.07, "rollout_attention": 0.05},
+        deviations=_OF_DRAFTER,
+        cost={"rollout_visibility": 0.05, "rollout_mask": 0.07, "rollout_attention": 0.05, "draft_logits": 0.05},
     )
     rollout_visibility = speculators_visibility.FLEX.rollout_visibility
     rollout_mask = speculators_visibility.FLEX.rollout_mask
     rollout_attention = speculators_visibility.FLEX.rollout_attention
+    draft_logits = staticmethod(speculators_drafter.flex_logits)
 
 
 class sdpa:
     """Torch's `scaled_dot_product_attention`, under a boolean mask."""
 
-    DECLARATION = dataclasses.replace(DECLARATION, name="speculators (sdpa)", deviations=(), cost=_SEEN)
+    DECLARATION = dataclasses.replace(DECLARATION, name="speculators (sdpa)", deviations=_OF_DRAFTER, cost=_SEEN)
     rollout_visibility = speculators_visibility.SDPA.rollout_visibility
     rollout_mask = speculators_visibility.SDPA.rollout_mask
     rollout_attention = speculators_visibility.SDPA.rollout_attention
+    draft_logits = staticmethod(speculators_drafter.sdpa_logits)

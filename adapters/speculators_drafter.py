@@ -2,7 +2,7 @@
 
 The forward gets one document: its tokens are those of prefix and rollout, and row S − 1 of step k consumes rollout
 token k with the state that it made one step before. Rows behind the prefix are fillers, of features 0, that no earlier
-row sees. Attention is the eager one.
+row sees; under flex attention there are as many as whole blocks want.
 
 What is converted, and nothing else:
 - names: `midlayer` is `layers.0`, as the package's own converter has it;
@@ -20,6 +20,7 @@ import numpy as np
 from adapters import speculators_engine as engine
 from adapters import speculators_training
 from adapters.interface import NotApplicable
+from adapters.speculators_visibility import BLOCK
 from oracle.types import DrafterCase, DraftRollout
 
 BIASED = {
@@ -30,17 +31,33 @@ BIASED = {
 
 
 def draft_logits(case: DrafterCase) -> DraftRollout:
-    """Logits and states of the prefix's last row, at each step of the forward's loop."""
+    """Logits and states of the prefix's last row, at each step of the forward's loop, with eager attention."""
+    return _rolled_out(case, "eager")
+
+
+def flex_logits(case: DrafterCase) -> DraftRollout:
+    """The same with torch's `flex_attention`, the package's default."""
+    return _rolled_out(case, "simple_flex_attention")
+
+
+def sdpa_logits(case: DrafterCase) -> DraftRollout:
+    """The same with torch's `scaled_dot_product_attention`."""
+    return _rolled_out(case, "sdpa")
+
+
+def _rolled_out(case: DrafterCase, attention: str) -> DraftRollout:
     if case.variant != "eagle3":
         raise NotApplicable("its drafter of one Llama layer is EAGLE-3 as released: attention on the normed pair")
     torch = engine.package().torch
     rows, steps = len(case.tokens), len(case.rollout_tokens) + 1
-    model = _drafter(case, steps)
-    tokens = torch.tensor(np.concatenate([case.tokens, case.rollout_tokens]))[None]
-    positions = torch.zeros_like(tokens)
+    model = _drafter(case, steps, attention)
+    length = rows + steps - 1
+    length += -length % BLOCK if attention == "simple_flex_attention" else 0
+    tokens, positions = torch.zeros((2, 1, length), dtype=torch.int64)
+    tokens[0, : rows + steps - 1] = torch.tensor(np.concatenate([case.tokens, case.rollout_tokens]))
     positions[0, :rows] = torch.tensor(np.array(case.positions))
     features = torch.tensor(np.array(case.features), dtype=torch.float32)
-    fillers = torch.zeros((steps - 1, features.shape[1]))
+    fillers = torch.zeros((length - rows, features.shape[1]))
     states, logits = [], []
     model.layers[-1].register_forward_hook(lambda _, given, made: states.append(made[0, rows - 1]))
     model.lm_head.register_forward_hook(lambda _, given, made: logits.append(made[0, rows - 1]))
@@ -55,7 +72,7 @@ def draft_logits(case: DrafterCase) -> DraftRollout:
     return DraftRollout(*(np.array([row.tolist() for row in found]) for found in (logits, states)))
 
 
-def _drafter(case: DrafterCase, steps: int) -> Any:
+def _drafter(case: DrafterCase, steps: int, attention: str) -> Any:
     """The package's model with the weights of the case."""
     p = engine.package()
     torch = p.torch
@@ -85,7 +102,7 @@ def _drafter(case: DrafterCase, steps: int) -> Any:
         eos_token_id=None,
         pad_token_id=None,
     )
-    layer._attn_implementation = "eager"
+    layer._attn_implementation = attention
     config = engine.speculator_config(layer, draft_vocabulary, steps, None)
     model = p.core.Eagle3DraftModel
     alone = engine.replaced(model, "load_verifier_weights", lambda _: None)
