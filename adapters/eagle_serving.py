@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from adapters import clone_features as shared
-from adapters import eagle_publish, eagle_step, kv_tracers, leaf_posterior, topk_drafting
+from adapters import eagle_publish, kv_tracers, leaf_posterior, topk_drafting
 from adapters.clones import Clone
 from adapters.eagle_step import draft_logits as draft_logits
 from adapters.interface import Arithmetic, Declaration, Deviation
@@ -96,7 +96,6 @@ DECLARATION = Declaration(
             "ACCEPTANCE-108", "the argmax of a row with NaN is a token, and is published", witness="nan_at_the_root"
         ),
         *eagle_publish.DEVIATIONS,
-        *eagle_step.DEVIATIONS,
     ),
 )
 

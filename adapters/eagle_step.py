@@ -3,7 +3,9 @@
 Serving is `Model` of `eagle/model/cnets.py`, and of `cnets1.py` for EAGLE-1: the prefix goes through `Model.forward`,
 each rollout token through another one with the keys and values that the call before returned; logits are what the
 statement `last_headout = …` of `topK_genrate` makes of the last state. A checkpoint is loaded by `load_state_dict` that
-is not strict, as `EaModel` does it; the head of EAGLE-1 is a linear layer beside the model, as it is the target's.
+is not strict, as `EaModel` does it, so a missing weight keeps the numbers that the model began with. In EAGLE-3 a
+feature of the drafter's width skips the fusion. The head of EAGLE-1 is a linear layer beside the model, as it is the
+target's.
 
 Training is `Model.forward` of `eagle/traineagle3/cnets.py`, the whole rollout in one call: see
 `adapters.draft_steps.rolled_out_at_once`. The target answers with the case's features. Weights are loaded strictly, and
@@ -33,19 +35,6 @@ from oracle.types import DrafterCase, DraftRollout
 CLONE = Clone("EAGLE_CLONE", "https://github.com/SafeAILab/EAGLE", "eagle/model/cnets.py")
 FILES = {"eagle1": "eagle/model/cnets1.py", "eagle3": "eagle/model/cnets.py"}
 """Variant → where its `Model` is."""
-_MODEL = "https://github.com/SafeAILab/EAGLE/blob/cb7e0841fe0c206c6ed74a197ad5e2a1f13f5a2b/eagle/model"
-DEVIATIONS = (
-    Deviation(
-        "DRAFTER-1001",
-        "a checkpoint is loaded with strict=False: a missing weight keeps the numbers that the model began with",
-        link=f"{_MODEL}/ea_model.py#L76",
-    ),
-    Deviation(
-        "DRAFTER-1002",
-        "in EAGLE-3 a feature of the drafter's width is taken for a state that is fed back, and skips the fusion",
-        link=f"{_MODEL}/cnets.py#L639-L640",
-    ),
-)
 _ROTARY = "https://github.com/SafeAILab/EAGLE/blob/cb7e0841fe0c206c6ed74a197ad5e2a1f13f5a2b/eagle/traineagle3/cnets.py"
 TRAINING_DEVIATIONS = tuple(
     Deviation(clause, "rope_theta is not read: the angles are those of 10000", link=f"{_ROTARY}#L207-L209")

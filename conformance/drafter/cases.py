@@ -48,7 +48,7 @@ def named(variant: str, seed: int = 1) -> tuple[DrafterCase, ...]:
         make(variant, SKEWED, seed, 5, 4, positions=SKIPS, theta=500.0),
         make(variant, NARROW, seed + 1, 3, 1, 0.05, order="feature_first", bias=True, positions=(0, 2, 6)),
         make(variant, SERVED, seed + 2, 4, 2, 1e-5, 1e6, positions=(300, 301, 305, 313)),
-        make(variant, PLAIN, seed + 3, 2, 4, 1e-6, order="feature_first", positions=(41, 43)),
+        make(variant, PLAIN, seed + 3, 2, 4, 1e-6, 20.0, order="feature_first", positions=(41, 43)),
     )
 
 
