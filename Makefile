@@ -50,6 +50,7 @@ full:
 	@if [ -n "$$HASS_CLONE" ]; then $(MAKE) --no-print-directory conformance IMPL=adapters.hass PROFILE=ci; fi
 	@$(MAKE) --no-print-directory conformance IMPL=adapters.reference PROFILE=deep
 	@$(MAKE) --no-print-directory calibration
+	@$(run) dev -m pytest bench/bench_manifest.py
 
 tables:
 	@for page in README.md docs/findings.md; do $(run) dev -m conformance.report.table $$page docs/reports/*.json; done

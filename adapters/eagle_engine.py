@@ -25,6 +25,7 @@ import importlib
 import json
 import random
 import sys
+import tempfile
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -214,10 +215,14 @@ def _clone(eagle3: bool) -> _Running:
 
 @cache
 def _package() -> _Running:
-    """It reads a drafter's weights from pytorch_model.bin alone."""
+    """It reads a drafter's weights from pytorch_model.bin alone, and unpickles it.
+
+    So that file is made for this process, and gone once it is read: none that was found somewhere is ever loaded.
+    """
     described = tiny_models.config(SMALL, 1, bias=False)
-    folder = tiny_models.stored("eagle-llm", described, tiny_models.eagle(SMALL), _pickled)
-    return _load(str(tiny_models.target_folder(SMALL)), str(folder), dynamic=False)
+    with tempfile.TemporaryDirectory() as folder:
+        _pickled(Path(folder), described, tiny_models.eagle(SMALL))
+        return _load(str(tiny_models.target_folder(SMALL)), folder, dynamic=False)
 
 
 def _pickled(folder: Path, described: dict[str, Any], weights: tiny_models.Weights) -> None:

@@ -222,8 +222,9 @@ def stored(
     user = os.getuid() if hasattr(os, "getuid") else 0
     home = Path(tempfile.gettempdir()) / f"tiny-models-{user}"
     home.mkdir(mode=0o700, exist_ok=True)
-    if hasattr(os, "getuid") and home.stat().st_uid != user:
-        raise AdapterError(f"{home} belongs to somebody else; set TMPDIR to a folder of yours")
+    held = home.lstat()
+    if hasattr(os, "getuid") and (held.st_uid != user or held.st_mode & 0o022 or home.is_symlink()):
+        raise AdapterError(f"{home} is not a folder that you alone can write to; remove it, or set TMPDIR")
     folder = home / f"{kind}-{content.hexdigest()[:16]}"
     if not folder.is_dir():
         fresh = Path(tempfile.mkdtemp(dir=home))

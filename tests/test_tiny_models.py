@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from adapters import tiny_models
+from adapters.interface import AdapterError
 
 SHAPE = tiny_models.Shape(vocabulary=20, hidden=8, intermediate=12, draft_vocabulary=15)
 
@@ -74,3 +75,20 @@ def test_a_folder_is_made_once_and_whole(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(RuntimeError, match="midway"):
         tiny_models.stored("kind", {"breaks": True}, weights, fill)
     assert set(one.parent.glob("kind-*")) == before
+
+
+def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def ask() -> Path:
+        return tiny_models.stored("kind", {}, {}, lambda folder, *_: (folder / "file").touch())
+
+    home = ask().parent
+    home.chmod(0o777)
+    with pytest.raises(AdapterError, match="you alone can write to"):
+        ask()
+    elsewhere = home.rename(tmp_path / "elsewhere")
+    elsewhere.chmod(0o700)
+    home.symlink_to(elsewhere)
+    with pytest.raises(AdapterError, match="you alone can write to"):
+        ask()

@@ -5,11 +5,11 @@ Written apart from the oracle, so that a fault is read in full beside it: it wal
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from adapters.interface import Arithmetic, Declaration
+from adapters.faulty.declared import Declared
 from oracle.types import Metrics, RoundsCase
 
 Round = tuple[int, int, int]
@@ -17,21 +17,8 @@ Round = tuple[int, int, int]
 Ratio = float | None
 
 
-class Summary:
+class Summary(Declared, cost={"summarise_rounds": 1e-4}):
     """A right summary; every step is a method that a fault may override."""
-
-    DECLARATION: ClassVar[Declaration]
-    refutes: ClassVar[str]
-    """In a fault: the clause that it breaks, the lowest one that the suite refutes."""
-
-    def __init_subclass__(cls, conventions: dict[str, str] | None = None, dtype: str = "float64") -> None:
-        cls.DECLARATION = Declaration(
-            cls.__name__,
-            "1.0",
-            conventions=conventions or {},
-            cost={"summarise_rounds": 1e-4},
-            arithmetic=Arithmetic(dtype),
-        )
 
     @classmethod
     def summarise_rounds(cls, case: RoundsCase) -> Metrics:

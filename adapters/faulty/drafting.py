@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from adapters.interface import Arithmetic, Declaration
+from adapters.faulty.declared import Declared
 from oracle.types import DrafterCase, DraftRollout
 
 Array = np.ndarray
@@ -60,21 +60,8 @@ class Net:
         return f"{self.layer}.{folder}{part}"
 
 
-class Drafting:
+class Drafting(Declared, cost={"draft_logits": 3e-3}):
     """A right drafter; every step is a method that a fault may override."""
-
-    DECLARATION: ClassVar[Declaration]
-    refutes: ClassVar[str]
-    """In a fault: the clause that it breaks, the lowest one that the suite refutes."""
-
-    def __init_subclass__(cls, conventions: dict[str, str] | None = None, dtype: str = "float64") -> None:
-        cls.DECLARATION = Declaration(
-            cls.__name__,
-            "1.0",
-            conventions=conventions or {},
-            cost={"draft_logits": 3e-3},
-            arithmetic=Arithmetic(dtype),
-        )
 
     @classmethod
     def draft_logits(cls, case: DrafterCase) -> DraftRollout:

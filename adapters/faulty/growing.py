@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 
+from adapters.faulty.declared import Declared
 from adapters.faulty.refusing import Checks
-from adapters.interface import Arithmetic, Declaration
 from oracle.types import (
     CandidateTree,
     DraftTreeCase,
@@ -28,19 +27,8 @@ Path = tuple[int, ...]
 OPERATIONS = ("grow_tree", "select_nodes", "flatten_tree", "tree_visibility", "tree_mask", "draft_tree")
 
 
-class Trees(Checks):
+class Trees(Checks, Declared, cost=dict.fromkeys(OPERATIONS, 2e-4)):
     """A right builder; every step is a method that a fault may override."""
-
-    DECLARATION: ClassVar[Declaration]
-    refutes: ClassVar[str]
-    """In a fault: the clause that it breaks, the lowest one that the suite refutes."""
-
-    def __init_subclass__(cls, conventions: dict[str, str] | None = None, dtype: str = "float64") -> None:
-        cost = dict.fromkeys(OPERATIONS, 2e-4)
-        arithmetic = Arithmetic(dtype=dtype)
-        cls.DECLARATION = Declaration(
-            cls.__name__, "1.0", conventions=conventions or {}, cost=cost, arithmetic=arithmetic
-        )
 
     # ---- operations
 

@@ -7,12 +7,12 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
+from adapters.faulty.declared import Declared
 from adapters.faulty.opening import Held, Opening, demand
-from adapters.interface import Declaration
 from oracle.types import ReleaseCase, Violation
 
 Said = tuple[str, str]
@@ -68,15 +68,8 @@ class Opened:
         return self.drafter.get("lm_head.weight") or self.target["lm_head.weight"]
 
 
-class Gate(Opening):
+class Gate(Opening, Declared, cost={"check_release": 5e-3}):
     """A right gate; every step is a method that a fault may override."""
-
-    DECLARATION: ClassVar[Declaration]
-    refutes: ClassVar[str]
-    """In a fault: the clause that it breaks, the lowest one that the suite refutes."""
-
-    def __init_subclass__(cls) -> None:
-        cls.DECLARATION = Declaration(cls.__name__, "1.0", cost={"check_release": 5e-3})
 
     @classmethod
     def check_release(cls, case: ReleaseCase) -> list[Violation]:

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from adapters.interface import Declaration
+from adapters.faulty.declared import Declared
 from oracle.training import AdamW, Forward, models, refuse_stale, warm_batch
 from oracle.types import Provenance, TrainingCase, TrainingResult
 
 Arrays = dict[str, Any]
 
 
-class Trainer:
+class Trainer(Declared, cost={"training_step": 2e-3}):
     """A right training step, cut into smaller ones: a fault is a subclass that overrides one of them."""
-
-    DECLARATION: ClassVar[Declaration]
-    refutes: ClassVar[str]
-    """In a fault: the clause that it breaks, the lowest one that the suite refutes."""
-
-    def __init_subclass__(cls) -> None:
-        cls.DECLARATION = Declaration(cls.__name__, "1.0", cost={"training_step": 2e-3})
 
     @classmethod
     def training_step(cls, case: TrainingCase) -> TrainingResult:

@@ -6,29 +6,19 @@ Written apart from the oracle, so that a fault is read in full beside it. A node
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from adapters.interface import Arithmetic, Declaration
+from adapters.faulty.declared import Declared
 from oracle.types import Attended, AttentionCase, Flags, RolloutCase, RolloutMaskCase, VisibilityGraph
 
 Node = tuple[int, int]
 Array = Any
 
 
-class Rollout:
+class Rollout(Declared, cost=dict.fromkeys(("rollout_visibility", "rollout_mask", "rollout_attention"), 1e-3)):
     """A right rollout; every step is a method that a fault may override."""
-
-    DECLARATION: ClassVar[Declaration]
-    refutes: ClassVar[str]
-    """In a fault: the clause that it breaks, the lowest one that the suite refutes."""
-
-    def __init_subclass__(cls, conventions: dict[str, str] | None = None, dtype: str = "float64") -> None:
-        cost = dict.fromkeys(("rollout_visibility", "rollout_mask", "rollout_attention"), 1e-3)
-        cls.DECLARATION = Declaration(
-            cls.__name__, "1.0", conventions=conventions or {}, cost=cost, arithmetic=Arithmetic(dtype)
-        )
 
     # ---- operations
 
