@@ -35,10 +35,7 @@ DEVIATIONS = (
     Deviation("PUBLISH-602", _ABANDONED, link=_CODE, witness="stop_inside"),
     Deviation("PUBLISH-606", _ABANDONED, link=_CODE, witness="limit_inside"),
     Deviation("PUBLISH-902", f"members that end inside their path: {_ABANDONED}", link=_CODE),
-    *(
-        Deviation(f"PUBLISH-{number}", f"requests that end inside their path: {_ABANDONED}", link=_CODE)
-        for number in (1102, 1103, 1104, 1105, 1106)
-    ),
+    Deviation("PUBLISH-1107", f"requests that end inside their path: {_ABANDONED}", link=_CODE),
 )
 SPARE = 4
 """Tokens that a case without a limit has room for behind its own."""

@@ -33,6 +33,7 @@ RUNS = {
     "PUBLISH-1104": long_runs.KEPT,
     "PUBLISH-1105": long_runs.PREEMPTED,
     "PUBLISH-1106": long_runs.TOGETHER,
+    "PUBLISH-1107": long_runs.ENDING,
 }
 STATEFUL = sorted(name for name, kind in vars(faulty).items() if getattr(kind, "refutes", "") in RUNS)
 

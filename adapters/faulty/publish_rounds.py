@@ -245,3 +245,22 @@ class PlacesOfTheLastRound(Remembering):
             kv, held = cases[order[i]].state.kv, len(cases[i].state.kv)
             found.append(dataclasses.replace(state, kv=floats([*kv.tolist(), *state.kv.tolist()[held:]])))
         return found
+
+
+class PlacesOfTheFinished(Remembering):
+    """Leaves the places of finished requests in the batch, and so reads others' rows once one is gone."""
+
+    refutes = "PUBLISH-1107"
+    last: ClassVar[list[CommittedState]] = []
+
+    @classmethod
+    def batch(cls, cases: Sequence[PublishCase], states: list[CommittedState]) -> list[CommittedState]:
+        before, cls.last = cls.last, states
+        left = [key(state) for state in before if not state.finished]
+        if len(left) == len(before) or left != [key(case.state) for case in cases]:
+            return states
+        found = []
+        for case, state, old in zip(cases, states, before):
+            new = state.kv.tolist()[len(case.state.kv) :]
+            found.append(dataclasses.replace(state, kv=floats([*old.kv.tolist(), *new])))
+        return found

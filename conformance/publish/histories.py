@@ -142,9 +142,9 @@ def _shared() -> History:
     return book.rounds(book.chain(1, 1), book.chain(3, 2)).rounds(book.chain(3, 1, 1), book.chain(1, 1, 1)).history()
 
 
-def _mixed() -> History:
-    """All at once: prefixes, preemption, states that are gone back to, places that change, limits, padding."""
-    book = Book().do(Join(0, prompt(5, 5, 1)), Join(1, prompt(5, 5, 2), max_new_tokens=14))
+def _mixed(limit: int | None) -> History:
+    """All at once: prefixes, preemption, states that are gone back to, places that change, padding; and a limit."""
+    book = Book().do(Join(0, prompt(5, 5, 1)), Join(1, prompt(5, 5, 2), max_new_tokens=limit))
     book.rounds(book.tree(1, 2), book.tree(0, 1)).do(Keep(0), Keep(1))
     book.rounds(book.tree(0, 3, mapped=True), book.chain(1, 1, 2)).do(Preempt(0))
     book.do(Join(2, (*book.model.requests[1].sequence[:7], *prompt(3)), drafter=False, shares=1, rows=7))
@@ -155,5 +155,6 @@ def _mixed() -> History:
 
 
 CHAINS, TREES, ENDS, CUT = _chains(), _trees(), _ends(), _cut()
-BASIC = (CHAINS, TREES, ENDS, CUT)
-BACK, PREEMPTED, SHARED, MIXED = _back(), _preempted(), _shared(), _mixed()
+BASIC = (CHAINS, TREES)
+BACK, PREEMPTED, SHARED = _back(), _preempted(), _shared()
+MIXED, MIXED_WITH_AN_END = _mixed(None), _mixed(14)

@@ -129,11 +129,18 @@ def _times(count: int) -> str:
 SEQUENTIAL = Run(Clause(outputs, TOKENS), histories.BASIC)
 BELONGING = Run(Clause(rows, (*TOKENS, *ROWS, "pending")), histories.BASIC)
 ACCOUNTED = Run(Clause(accounts, (*TOKENS, *ROWS, "pending")), histories.BASIC)
-KEPT = Run(Clause(everything, keeps=True), (histories.BACK, histories.CUT), ("keep",))
-PREEMPTED = Run(Clause(everything), (histories.PREEMPTED, histories.CUT), ("preempt",))
+KEPT = Run(Clause(everything, keeps=True), (histories.BACK,), ("keep",))
+PREEMPTED = Run(Clause(everything), (histories.PREEMPTED,), ("preempt",))
 TOGETHER = Run(
     Clause(everything, keeps=True),
-    (histories.SHARED, histories.MIXED, histories.CUT),
+    (histories.SHARED, histories.MIXED),
     ("keep", "preempt", "share", "move"),
     times=2,
 )
+ENDING = Run(
+    Clause(everything, keeps=True),
+    (histories.ENDS, histories.CUT, histories.MIXED_WITH_AN_END),
+    ("end", "keep", "preempt", "share", "move"),
+    times=2,
+)
+"""The only histories in which requests end, so that what goes wrong at an end hides nothing of the other clauses."""

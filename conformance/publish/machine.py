@@ -34,7 +34,7 @@ def may(kind: str) -> Callable[[Rule], Rule]:
 
 
 class Machine(RuleBasedStateMachine):
-    """allowed: "keep", "preempt", "share", "move": what may happen beside rounds.
+    """allowed: "end", "keep", "preempt", "share", "move": what may happen beside rounds.
 
     With none of them, requests come in groups and take part in every round, in the order they came.
     """
@@ -136,7 +136,7 @@ class Machine(RuleBasedStateMachine):
             other = self.truths[shares]
             rows = data.draw(st.integers(1, len(other.kv)))
             prompt = [*other.sequence[:rows], *prompt]
-        ends = data.draw(st.integers(0, 5))
+        ends = data.draw(st.integers(0, 5)) if "end" in self.allowed else 0
         stop = (TOKENS[data.draw(st.integers(0, len(TOKENS) - 1))],) if ends in (1, 2) else ()
         most = data.draw(st.integers(1, 25)) if ends in (2, 3) else None
         self.do(Join(self.joined, tuple(prompt), waits, drafter, stop, most, shares, rows))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.check import Check
-from conformance.publish.long_runs import ACCOUNTED, BELONGING, KEPT, PREEMPTED, SEQUENTIAL, TOGETHER, judged
+from conformance.publish.long_runs import ACCOUNTED, BELONGING, ENDING, KEPT, PREEMPTED, SEQUENTIAL, TOGETHER, judged
 
 
 @pytest.mark.clauses("PUBLISH-1101")
@@ -36,3 +36,8 @@ def test_a_preempted_request_goes_on_with_its_own(check: Check) -> None:
 @pytest.mark.clauses("PUBLISH-1106")
 def test_requests_do_not_disturb_each_other(check: Check) -> None:
     judged(check, TOGETHER)
+
+
+@pytest.mark.clauses("PUBLISH-1107")
+def test_requests_end_beside_those_that_go_on(check: Check) -> None:
+    judged(check, ENDING)
