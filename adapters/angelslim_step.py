@@ -36,19 +36,7 @@ SERVING_DEVIATIONS = (
         link=f"{_EAGLE3}/draft/llama3_eagle3.py#L628-L629",
     ),
 )
-_THETA = "rope_theta is not read: the angles are those of 10000"
-TRAINING_DEVIATIONS = (
-    Deviation("DRAFTER-507", _THETA, link=_ROTARY),
-    *(
-        Deviation(clause, f"{_THETA}, see DRAFTER-507", witness=witness)
-        for clause, witness in (
-            ("DRAFTER-602", "step_eagle3"),
-            ("DRAFTER-704", "step_eagle3"),
-            ("DRAFTER-904", "rollout_positions_eagle3"),
-            ("DRAFTER-905", "rollout_eagle3"),
-        )
-    ),
-)
+TRAINING_DEVIATIONS = (Deviation("DRAFTER-507", "rope_theta is not read: the angles are those of 10000", link=_ROTARY),)
 
 
 def served(case: DrafterCase) -> DraftRollout:

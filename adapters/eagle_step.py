@@ -36,9 +36,8 @@ CLONE = Clone("EAGLE_CLONE", "https://github.com/SafeAILab/EAGLE", "eagle/model/
 FILES = {"eagle1": "eagle/model/cnets1.py", "eagle3": "eagle/model/cnets.py"}
 """Variant → where its `Model` is."""
 _ROTARY = "https://github.com/SafeAILab/EAGLE/blob/cb7e0841fe0c206c6ed74a197ad5e2a1f13f5a2b/eagle/traineagle3/cnets.py"
-TRAINING_DEVIATIONS = tuple(
-    Deviation(clause, "rope_theta is not read: the angles are those of 10000", link=f"{_ROTARY}#L207-L209")
-    for clause in ("DRAFTER-507", "DRAFTER-602", "DRAFTER-704", "DRAFTER-904", "DRAFTER-905")
+TRAINING_DEVIATIONS = (
+    Deviation("DRAFTER-507", "rope_theta is not read: the angles are those of 10000", link=f"{_ROTARY}#L207-L209"),
 )
 
 

@@ -100,7 +100,7 @@ SHAPES: Mapping[str, tuple[Callable[[DrafterCase], DrafterCase], tuple[str, ...]
     "fused_again": (shapes.fused_again, (EAGLE3, PROJECTED)),
     "rollout_seen": (shapes.rollout_seen, DRAFTERS),
     "rollout_positions": (shapes.rollout_positions, DRAFTERS),
-    "rollout": (lambda case: case, DRAFTERS),
+    "rollout": (shapes.whole, DRAFTERS),
 }
 """Name → what isolates a clause, and the variants that know it."""
 WITNESSES: Mapping[str, Any] = {

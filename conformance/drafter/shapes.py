@@ -221,14 +221,19 @@ def mapped(case: DrafterCase) -> DrafterCase:
     return dataclasses.replace(headed(case), weights={**headed(case).weights, **maps})
 
 
+def whole(case: DrafterCase) -> DrafterCase:
+    """Every part at work. The base of angles is the usual one: DRAFTER-507 judges others, whose fault would hide others."""
+    return configured(case, rope_theta=10000.0)
+
+
 def one_step(case: DrafterCase) -> DrafterCase:
-    """A whole step, with every part at work."""
-    return steps(case, 0)
+    """A whole step."""
+    return steps(whole(case), 0)
 
 
 def biased(case: DrafterCase, part: str) -> DrafterCase:
     """A whole step, with a bias on one map."""
-    case = steps(case, 0)
+    case = one_step(case)
     size = len(weight(case, part))
     bias = np.round(np.cos(np.arange(size) * 2.4) + 0.3, 3)
     return dataclasses.replace(
@@ -260,5 +265,5 @@ def rollout_seen(case: DrafterCase) -> DrafterCase:
 
 def rollout_positions(case: DrafterCase) -> DrafterCase:
     """Attention of rollout rows to those before them; tokens are alike."""
-    sharp = reweighted(case, {"q_proj": np.round(weight(case, "q_proj") * 3, 3)})
+    sharp = reweighted(whole(case), {"q_proj": np.round(weight(case, "q_proj") * 3, 3)})
     return alike_tokens(without(sharp, "down_proj"))

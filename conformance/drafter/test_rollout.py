@@ -10,7 +10,7 @@ from conformance.drafter import shapes
 from conformance.drafter.asking import LOGITS, STATES, judge_all
 from conformance.drafter.cases import EVERY, LARGE, LONGER, THREES
 from conformance.drafter.strategies import THREE, drafters
-from oracle.types import DRAFTERS, DrafterCase
+from oracle.types import DRAFTERS
 
 
 @pytest.mark.clauses("DRAFTER-901")
@@ -38,8 +38,4 @@ def test_where_a_rollout_row_stands(check: Check) -> None:
 def test_a_whole_rollout(check: Check) -> None:
     first = [*EVERY, *LONGER, *(LARGE[v] for v in DRAFTERS)]
     drawn = drafters(rollout=(1, 4))
-    judge_all(check, whole, drawn, first, mistakes.other_rollout_token, [STATES, LOGITS])
-
-
-def whole(case: DrafterCase) -> DrafterCase:
-    return case
+    judge_all(check, shapes.whole, drawn, first, mistakes.other_rollout_token, [STATES, LOGITS])
