@@ -21,7 +21,7 @@ from conformance import draw
 from conformance.roads import acceptance as road
 from conformance.verdicts import ClauseViolation, HarnessError
 from oracle import acceptance as oracle
-from oracle.types import Coins, Decision, VerifyCase
+from oracle.types import NOT_SHOWN, Coins, Decision, VerifyCase
 
 
 def slack(arithmetic: Arithmetic, vocabulary: int) -> road.Slack:
@@ -156,6 +156,11 @@ def _agree(ours: Decision, road_decisions: Sequence[Decision]) -> None:
         raise HarnessError(
             f"the oracle decides {draw.decision(ours)}, the second road {draw.decision(road_decisions[0])}"
         )
+
+
+def is_shown(value: Any) -> bool:
+    """Whether an implementation has what a field holds."""
+    return not (isinstance(value, str) and value == NOT_SHOWN)
 
 
 def plain(value: Any, where: str, case: object = None) -> np.ndarray:

@@ -222,7 +222,7 @@ def mapped(case: DrafterCase) -> DrafterCase:
 
 
 def whole(case: DrafterCase) -> DrafterCase:
-    """Every part at work. The base of angles is the usual one: DRAFTER-507 judges others, whose fault would hide others."""
+    """Every part at work. Angles have the usual base: DRAFTER-507 judges others, and their faults hide nothing here."""
     return configured(case, rope_theta=10000.0)
 
 

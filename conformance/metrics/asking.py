@@ -15,7 +15,7 @@ from conformance import compare
 from conformance.check import Check
 from conformance.handout import copy
 from conformance.roads import metrics as road
-from conformance.verdicts import ClauseViolation, HarnessError
+from conformance.verdicts import ClauseViolation, HarnessError, Inapplicable
 from oracle import metrics as oracle
 from oracle.types import RoundsCase
 
@@ -34,7 +34,7 @@ ROUNDINGS = 4
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer in plain numbers; NaN stays what it is."""
+    """An answer in plain numbers; NaN stays what it is. A ratio that is not shown is not among the ratios."""
 
     counts: dict[str, int]
     ratios: dict[str, float | None]
@@ -45,7 +45,8 @@ def ask(check: Check, case: RoundsCase) -> Answer:
     """The implementation's answer, its form judged."""
     found = check.call(OPERATION, copy(case))
     counts = {name: _integer(getattr(found, name, None), name) for name in COUNTS}
-    ratios = {name: _ratio(getattr(found, name, None), name) for name in RATIOS}
+    values = {name: getattr(found, name, None) for name in RATIOS}
+    ratios = {name: _ratio(value, name) for name, value in values.items() if compare.is_shown(value)}
     return Answer(counts, ratios, _ratios(getattr(found, "by_depth", None)))
 
 
@@ -71,10 +72,12 @@ def judge_counts(check: Check, case: RoundsCase, found: Answer, names: Sequence[
 
 
 def judge_ratios(check: Check, case: RoundsCase, found: Answer, names: Sequence[str] = RATIOS) -> None:
-    """`ClauseViolation` unless those ratios are right; where one is undefined, None."""
+    """`ClauseViolation` unless those that are shown are right, and None where undefined; `Inapplicable` if none is."""
+    if not any(name in found.ratios for name in names):
+        raise Inapplicable(f"the implementation shows no {' and no '.join(names)}")
     sums = counts(check, case)
     drafts = {**sums, "accepted": _agreed(check, case)[COUNTS.index("accepted")]}
-    for name in names:
+    for name in (name for name in names if name in found.ratios):
         part, whole = QUOTIENTS[name]
         held = drafts if name == "rate" else sums
         judge(check, name, found.ratios[name], held[part], held[whole], f"{held[part]} {part} / {held[whole]} {whole}")

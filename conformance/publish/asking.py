@@ -10,10 +10,10 @@ import numpy as np
 
 from conformance import compare
 from conformance.check import Check
+from conformance.compare import is_shown
 from conformance.handout import copy
 from conformance.publish import drawing
 from conformance.publish.cases import Rounds
-from conformance.publish.drawing import is_shown
 from conformance.roads import publish as road
 from conformance.verdicts import ClauseViolation, HarnessError, Inapplicable
 from oracle import publish as oracle

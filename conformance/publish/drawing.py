@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from conformance import draw
-from oracle.types import NOT_SHOWN, PADDING_ROW, ROOT_ROW, CommittedState, PublishCase
+from oracle.types import PADDING_ROW, ROOT_ROW, CommittedState, PublishCase
 
 MOST = 20
 """Columns that are drawn; of longer rows the middle is left out."""
@@ -143,8 +143,3 @@ def first_difference(case: PublishCase, right: CommittedState, found: CommittedS
         else:
             words += f" belongs to no token; found {owner(case, name, values[place])}"
     return f"{words}\n{both(right, found, name)}"
-
-
-def is_shown(value: Any) -> bool:
-    """Whether an implementation has what a field holds."""
-    return not (isinstance(value, str) and value == NOT_SHOWN)

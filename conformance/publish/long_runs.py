@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from conformance.check import Check
+from conformance.compare import is_shown
 from conformance.publish import asking, drawing, histories
-from conformance.publish.drawing import is_shown
 from conformance.publish.history import History
 from conformance.publish.machine import Machine
 from conformance.publish.model import following

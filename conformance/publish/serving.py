@@ -13,9 +13,9 @@ from typing import Any
 
 from conformance import compare
 from conformance.check import Check
+from conformance.compare import is_shown
 from conformance.handout import copy
 from conformance.publish import asking
-from conformance.publish.drawing import is_shown
 from conformance.publish.history import GoBack, History, Join, Keep, Leave, Preempt, Resume, Step, Together
 from conformance.publish.model import Model
 from conformance.verdicts import ClauseViolation, HarnessError, Inapplicable

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from conformance.check import Check
+from conformance.compare import is_shown
 from conformance.publish import asking, strategies
 from conformance.publish.cases import CHAINS, DRAFTERS, ENDS, MAPPED, NOTHING, WITHOUT_ROOT
-from conformance.publish.drawing import is_shown
 from conformance.verdicts import ClauseViolation, Inapplicable
 from oracle.types import CommittedState, PublishCase
 

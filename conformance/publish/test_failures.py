@@ -8,6 +8,7 @@ import pytest
 
 from conformance import compare
 from conformance.check import Check
+from conformance.compare import is_shown
 from conformance.handout import copy
 from conformance.publish import asking, strategies
 from conformance.publish.cases import (
@@ -26,7 +27,6 @@ from conformance.publish.cases import (
     Rounds,
     a_round,
 )
-from conformance.publish.drawing import is_shown
 from conformance.publish.serving import listed
 from conformance.verdicts import ClauseViolation, HarnessError, Inapplicable
 from oracle.types import CommittedState

@@ -41,6 +41,8 @@ class RoundCounts:
 class Metrics:
     """Sums over rounds and their ratios; None is "undefined": nothing to divide by.
 
+    A ratio that an implementation does not tell is `NOT_SHOWN`.
+
     tau: emitted / rounds. accepted_per_round: accepted / rounds. rate: accepted / drafted. by_depth: as long as the
     deepest draft; entry d = rounds that accepted depth d + 1 / rounds that drafted it and accepted all before.
     """
