@@ -41,6 +41,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("adapters.eagle_release", "eagle_release"),
         ("../../vllm", "default"),
         ("default", "default"),
+        ("cli", "cli"),
         ("dev", "dev"),
     ],
 )
@@ -66,6 +67,14 @@ def test_a_variant_may_have_an_environment_of_its_own() -> None:
 
 def test_the_reference_needs_no_torch() -> None:
     assert not [package for package in recipe("default").packages if package.startswith("torch")]
+
+
+def test_only_the_command_line_tool_and_the_tests_get_its_packages() -> None:
+    for name in ("default", "adapters.vllm", "adapters.sglang"):
+        assert not [
+            package for package in recipe(name).packages if package.startswith(("typer", "rich", "junitparser"))
+        ]
+    assert set(recipe("default").packages) < set(recipe("cli").packages) < set(recipe("dev").packages)
 
 
 def test_the_folder_is_named_after_all_that_it_is_made_from(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +160,7 @@ def test_cleaning_leaves_what_is_not_an_environment(home: Path) -> None:
 def test_every_requirement_is_pinned() -> None:
     """What a fresh machine installs is what was tried here."""
     pinned = {re.split("[=]", line)[0].lower() for line in environment.CONSTRAINTS.read_text().splitlines()}
-    for name in ("default", "dev"):
+    for name in ("default", "cli", "dev"):
         assert {re.split("[>=]", package)[0] for package in recipe(name).packages} <= pinned
     for file in (ROOT / "adapters" / "requirements").glob("*.txt"):
         for line in file.read_text(encoding="utf-8").splitlines():

@@ -1,14 +1,15 @@
 """The virtual environments of this repository: built when they are first needed, shared by every clone.
 
-    python -m tools.environment IMPL|default|dev [ARGUMENT ...]
+    python -m tools.environment IMPL|default|cli|dev [ARGUMENT ...]
     python -m tools.environment --clean
 
 The first form runs the environment's python on the arguments; without any it prints that python's path.
 IMPL is what `--impl` takes: `adapters.vllm:triton` gets the environment of `adapters/requirements/vllm_triton.txt` or,
 where there is no such file, that of `vllm.txt`.
 A file that says `# same environment as: NAME` shares the one of NAME.txt.
-An adapter without such a file runs in `default`: the project's own dependencies and nothing else. `dev` adds
-what the project's own tests need. The project itself is never installed: commands run from its root.
+An adapter without such a file runs in `default`: the project's own dependencies and nothing else. `cli` adds those of
+the command line tool, which no implementation gets beside it. `dev` adds to these what the project's own tests need.
+The project itself is never installed: commands run from its root.
 
 An environment is a folder of ${EAGLE_CONFORMANCE_HOME:-${XDG_CACHE_HOME:-~/.cache}/eagle-conformance}. Its name
 ends in a hash of all that it is made from, so a changed requirement makes a new one. It is complete once its
@@ -79,8 +80,11 @@ def recipe(name: str) -> Recipe:
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     base = tuple(project["dependencies"])
+    extras = project["optional-dependencies"]
     if name == "dev":
-        return Recipe("dev", (*base, *project["optional-dependencies"]["dev"]))
+        return Recipe("dev", (*base, *extras["cli"], *extras["dev"]))
+    if name == "cli":
+        return Recipe("cli", (*base, *extras["cli"]))
     module, _, attribute = name.partition(":")
     short = module.rpartition(".")[2]
     variant = f"{short}_{attribute}"

@@ -1,0 +1,33 @@
+"""The tool's commands, put together; each imports what it works with when it is called."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from conformance import __version__
+from conformance.cli.run import run
+
+app = typer.Typer(
+    help="Judge drafters, releases and implementations of EAGLE-family speculative decoding.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"eagle-conformance {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+) -> None:
+    """Judge drafters, releases and implementations of EAGLE-family speculative decoding."""
+
+
+app.command(context_settings={"allow_extra_args": True})(run)
