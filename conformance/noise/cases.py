@@ -11,6 +11,9 @@ from conformance import draw
 from oracle import noise as oracle
 from oracle.types import NoiseCase, SampleCase
 
+ROUNDINGS = 5
+"""Of noise made from a uniform: u − ½, 0.2·512, the quotient, their product, and the cast, in whatever order."""
+
 
 @draw.drawer(NoiseCase)
 def uniforms(value: NoiseCase) -> str:

@@ -13,14 +13,12 @@ from adapters.interface import DTYPES
 from conformance import compare, draw
 from conformance.check import Check
 from conformance.handout import copy, written
-from conformance.noise.cases import made
+from conformance.noise.cases import ROUNDINGS, made
 from conformance.roads import noise as road
 from conformance.verdicts import ClauseViolation, HarnessError
 from oracle.noise import feature_noise
 from oracle.types import NoiseCase, SampleCase
 
-ROUNDINGS = 5
-"""u − ½, 0.2·512, the quotient, their product, and the cast: at most one unit each, in whatever order."""
 LENGTHS = (1, 2, 3, 7, 64, 511, 512, 513, 2048)
 
 

@@ -1,0 +1,61 @@
+"""What has to hold of noise that an implementation draws itself, in a golden vector.
+
+"uniform_noise": the targets come back as they were. Each entry of the noise, features − the case's features, lies
+within ±half_width, one at least beyond ±reached, and more than half of the entries differ; another seed gives other
+noise. Bounds are meant beside the rounding of the noise and of its sum with the feature. Right noise reaches no
+further than `reached` with the probability `chance` at most.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from conformance.roads import noise as road
+from oracle.types import SampleCase
+
+CHANCE = Fraction(1, 10**12)
+
+
+def relation(case: SampleCase) -> Mapping[str, Any]:
+    """The relation for a sample: of n uniforms all lie below the share r with probability rⁿ."""
+    a = road.half_width("paper", len(case.features))
+    share = max(Fraction(k, 64) for k in range(64) if Fraction(k, 64) ** case.features.size <= CHANCE)
+    return {"relation": "uniform_noise", "half_width": a, "reached": share * a, "chance": CHANCE}
+
+
+def broken(
+    value: Mapping[str, Any], arguments: Mapping[str, Any], ask: Callable[[Mapping[str, Any]], Any], unit: float
+) -> str | None:
+    """Why the relation does not hold, or None. `unit` is the roundoff of the implementation's dtype."""
+    case = arguments["case"]
+    noise, targets = _drawn(case, ask({"case": case}))
+    if noise is None or targets is None:
+        return "features and targets do not have the shapes of the case's"
+    if not np.array_equal(targets, case.targets):
+        return "the targets are not the case's"
+    a = float(Fraction(value["half_width"]))
+    allowed = unit * (5 * a + float(np.abs(case.features).max()))
+    if not np.abs(noise).max() <= a + allowed:
+        return f"an entry of the noise is ±{np.abs(noise).max():.6g}, and the law ends at ±{a:.6g}"
+    if np.abs(noise).max() <= float(Fraction(value["reached"])) - allowed:
+        return f"no entry of the noise lies beyond ±{float(value['reached']):.6g}"
+    # what a narrow dtype holds of an interval is so little that entries are equal by chance
+    if unit < 2.0**-20 and 2 * len(set(noise.reshape(-1).tolist())) <= noise.size:
+        return "half of the entries repeat others"
+    other, _ = _drawn(case, ask({"case": dataclasses.replace(case, seed=case.seed + 1)}))
+    if other is None or np.array_equal(noise, other):
+        return f"the seeds {case.seed} and {case.seed + 1} give the same noise"
+    return None
+
+
+def _drawn(case: SampleCase, found: Any) -> tuple[Any, Any]:
+    """The noise and the targets in float64; None where their shapes are not the case's."""
+    arrays = [np.asarray(getattr(found, name), dtype=np.float64) for name in ("features", "targets")]
+    if [array.shape for array in arrays] != [case.features.shape, case.targets.shape]:
+        return None, None
+    return arrays[0] - case.features, arrays[1]
