@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,18 @@ def test_roads_import_only_the_types_of_the_oracle(path: Path) -> None:
             assert name.startswith("oracle.types"), name
         if not name.startswith("conformance.roads.tape"):  # arithmetic that knows no contract
             assert not name.startswith(("adapters", "conformance")), name
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "conformance" / "roads").glob("*.py")), ids=lambda p: p.name)
+def test_roads_compute_by_numpy_alone(path: Path) -> None:
+    """Roads in many digits may use mpmath, and import it late: environments of implementations have none."""
+
+    def others(names: set[str]) -> set[str]:
+        found = {name.partition(".")[0] for name in names}
+        return found - set(sys.stdlib_module_names) - {"numpy", "oracle", "conformance"}
+
+    assert others(imported(path)) <= ({"mpmath"} if path.name.startswith("digits_") else set())
+    assert not others(imported(path, top_level=True))
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
