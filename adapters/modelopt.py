@@ -22,7 +22,8 @@ What is converted, and nothing else:
 - `soft_cross_entropy` is `_eagle_loss` of one step;
 - `tree_visibility`, `tree_mask`: the mask of `Tree` (`adapters.modelopt_tree`);
 - `rollout_visibility`, `rollout_attention`: the forward, its layer's attention watched (`adapters.rollout_attention`);
-  `rollout_mask`: see `adapters.modelopt_visibility`, and `adapters.modelopt:one_length` for masks that are not stale.
+  `rollout_mask`: see `adapters.modelopt_visibility`, and `adapters.modelopt:one_length` for masks that are not stale;
+- `draft_logits`: see `adapters.modelopt_drafter`.
 
 Not applicable: segments that a hole or another segment interrupts, `supervision_at_source` by another owner, gates,
 other denominators and divergences, absolute maps. The trainer adds no noise.
@@ -38,9 +39,10 @@ from typing import Any
 
 import numpy as np
 
-from adapters import modelopt_engine, modelopt_training, modelopt_visibility, step_weights, tracers
+from adapters import modelopt_drafter, modelopt_engine, modelopt_training, modelopt_visibility, step_weights, tracers
 from adapters.backward import twice
 from adapters.interface import Arithmetic, Declaration, Deviation, NotApplicable
+from adapters.modelopt_drafter import draft_logits as draft_logits
 from adapters.modelopt_tree import tree_mask as tree_mask
 from adapters.modelopt_tree import tree_visibility as tree_visibility
 from adapters.modelopt_visibility import rollout_attention as rollout_attention
@@ -78,10 +80,7 @@ _SOURCE = modelopt_engine.SOURCE
 DECLARATION = Declaration(
     name="modelopt",
     version=_version(),
-    links=(
-        f"{_SOURCE}/plugins/hf_eagle.py",
-        f"{_SOURCE}/eagle/utils.py",
-    ),
+    links=(f"{_SOURCE}/plugins/hf_eagle.py", f"{_SOURCE}/eagle/utils.py"),
     conventions={
         "mask_owner": "advanced",
         "last_row": "drop",
@@ -115,6 +114,7 @@ DECLARATION = Declaration(
         "draft_to_target": 0.02,
         "state_gradient": 0.05,
         "training_step": 0.8,
+        "draft_logits": 0.03,
     },
     promises=("seed",),
     deviations=(
@@ -180,6 +180,7 @@ DECLARATION = Declaration(
             link=f"{_SOURCE}/eagle/utils.py#L127",
         ),
         *modelopt_visibility.DEVIATIONS,
+        *modelopt_drafter.DEVIATIONS,
     ),
 )
 
