@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -211,6 +212,59 @@ SEPARATING = RolloutLossCase(_DRAFT, _TARGET, _SUPERVISE, draft_to_target=np.arr
 """Rows that count, that a gate closes, and that are not supervised; mass outside the draft vocabulary; three steps."""
 SMALL = RolloutLossCase(floats([[[-1.75, 2.25]]]), floats([[[2.0, -1.5]]]), true(1, 1))
 """One row of small logits and a large loss: float32 tells an epsilon of 10⁻⁵ apart."""
+
+
+def tied_gate(given: Settled, ids: list[int]) -> RolloutLossCase:
+    """Largest logits at tokens 1 and 2, beside a row that is open."""
+    draft = np.array([[[-0.5, 1.25], [2.0, 0.25], [-0.75, 1.5]]])
+    target = np.array([[[0.5, 1.5, 1.5, -0.25], [0.25, 0.75, 2.0, 2.0], [1.25, 1.0, 1.25, 0.5]]])
+    given_fields = fields(given, 1, {})
+    return RolloutLossCase(draft, target, true(1, 3), draft_to_target=np.array(ids), **given_fields)
+
+
+def impossible_behind_a_zero(given: Settled) -> RolloutLossCase:
+    """A step of zero weight whose loss is infinite."""
+    draft = np.array([[[0.5, -np.inf, 1.0], [0.25, 1.5, -0.5]], [[1.25, 0.5, -1.0], [2.0, -0.25, 0.5]]]) + 2.0**-10
+    target = np.array([[[0.5, 1.5, -0.25], [0.75, 2.0, 0.25]], [[1.0, -0.5, 0.25], [0.5, 1.75, -1.5]]]) + 2.0**-10
+    return RolloutLossCase(draft, target, true(2, 2), **fields(given, 2, {"step_weights": (0.0, 1.5)}))
+
+
+def beside_an_empty_step(given: Settled) -> RolloutLossCase:
+    """Three steps; in the second one no row is supervised."""
+    supervise = SEPARATING.supervise.copy()
+    supervise[1] = np.False_
+    return dataclasses.replace(SEPARATING, supervise=supervise, **fields(given, 3, {}))
+
+
+def empty_laws(given: Settled) -> list[RolloutLossCase]:
+    """In a step with other rows, one without a target logit on the draft vocabulary, or without any."""
+    found = []
+    for gone in ([1, 2], [0, 1, 2]):
+        target = SEPARATING.target_logits.copy()
+        target[2, 0, gone] = -np.inf
+        found.append(dataclasses.replace(SEPARATING, target_logits=target, **fields(given, 3, {})))
+    return found
+
+
+# ---- maps
+
+NO_MAPS: Sequence[tuple[list[int], list[int] | None, int]] = [
+    ([1, 3, 3], None, 5),  # two draft ids stand for one token
+    ([1, 3, 3], [1, 3], 5),
+    ([1, 2, 5], [1, 2], 5),  # outside of the vocabulary
+    ([-1, 2], [2], 4),
+    ([1, 2], [1, 3], 5),  # t2d marks another token, one more, one less
+    ([1, 3], [1, 2, 3], 5),
+    ([1, 2, 4], [1, 4], 6),
+]
+"""Target ids, what t2d marks, the vocabulary."""
+
+
+def broken(ids: list[int], marked: list[int] | None, vocabulary: int, convention: str) -> DraftMapCase:
+    """A map that is none."""
+    made = strategies.map_of(np.array(ids), convention, None)
+    t2d = None if marked is None else np.isin(np.arange(vocabulary), marked)
+    return DraftMapCase(made.d2t, t2d, convention)
 
 
 # ---- the whole contract

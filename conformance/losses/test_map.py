@@ -12,6 +12,7 @@ from conformance.check import Check, Raised
 from conformance.compare import plain
 from conformance.handout import copy
 from conformance.losses import strategies
+from conformance.losses.cases import NO_MAPS, broken
 from conformance.losses.conventions import names
 from conformance.roads import losses as road
 from conformance.verdicts import ClauseViolation, HarnessError
@@ -73,25 +74,6 @@ def test_what_is_no_map_is_refused(check: Check) -> None:
         raise ClauseViolation(f"{{clause}} refuses the map; the implementation maps to {found.tolist()}")
 
     check.for_each([broken(*case, c) for case in NO_MAPS for c in conventions(check)], body)
-
-
-NO_MAPS: Sequence[tuple[list[int], list[int] | None, int]] = [
-    ([1, 3, 3], None, 5),  # two draft ids stand for one token
-    ([1, 3, 3], [1, 3], 5),
-    ([1, 2, 5], [1, 2], 5),  # outside of the vocabulary
-    ([-1, 2], [2], 4),
-    ([1, 2], [1, 3], 5),  # t2d marks another token, one more, one less
-    ([1, 3], [1, 2, 3], 5),
-    ([1, 2, 4], [1, 4], 6),
-]
-"""Target ids, what t2d marks, the vocabulary."""
-
-
-def broken(ids: list[int], marked: list[int] | None, vocabulary: int, convention: str) -> DraftMapCase:
-    """A map that is none."""
-    made = strategies.map_of(np.array(ids), convention, None)
-    t2d = None if marked is None else np.isin(np.arange(vocabulary), marked)
-    return DraftMapCase(made.d2t, t2d, convention)
 
 
 @st.composite

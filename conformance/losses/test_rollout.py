@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 from conformance import draw as drawing
 from conformance.check import Check
 from conformance.losses import judge, strategies
-from conformance.losses.cases import ALONE, SEPARATING
-from conformance.losses.conventions import VALUES, Settled, fields, settled, surroundings
+from conformance.losses.cases import (
+    ALONE,
+    beside_an_empty_step,
+    empty_laws,
+    impossible_behind_a_zero,
+    tied_gate,
+)
+from conformance.losses.conventions import VALUES, Settled, settled, surroundings
 from conformance.losses.large import long_rollout
 from conformance.losses.separating import candidates, separating
 from conformance.losses.tolerance import Counter
@@ -183,38 +189,6 @@ def test_a_row_without_a_draft_token_does_not_count(check: Check) -> None:
 def ids_of(case: RolloutLossCase) -> list[int]:
     ids = np.arange(case.draft_logits.shape[2]) if case.draft_to_target is None else case.draft_to_target
     return [int(v) for v in ids]
-
-
-def tied_gate(given: Settled, ids: list[int]) -> RolloutLossCase:
-    """Largest logits at tokens 1 and 2, beside a row that is open."""
-    draft = np.array([[[-0.5, 1.25], [2.0, 0.25], [-0.75, 1.5]]])
-    target = np.array([[[0.5, 1.5, 1.5, -0.25], [0.25, 0.75, 2.0, 2.0], [1.25, 1.0, 1.25, 0.5]]])
-    given_fields = fields(given, 1, {})
-    return RolloutLossCase(draft, target, np.ones((1, 3), dtype=bool), draft_to_target=np.array(ids), **given_fields)
-
-
-def impossible_behind_a_zero(given: Settled) -> RolloutLossCase:
-    """A step of zero weight whose loss is infinite."""
-    draft = np.array([[[0.5, -np.inf, 1.0], [0.25, 1.5, -0.5]], [[1.25, 0.5, -1.0], [2.0, -0.25, 0.5]]]) + 2.0**-10
-    target = np.array([[[0.5, 1.5, -0.25], [0.75, 2.0, 0.25]], [[1.0, -0.5, 0.25], [0.5, 1.75, -1.5]]]) + 2.0**-10
-    return RolloutLossCase(draft, target, np.ones((2, 2), dtype=bool), **fields(given, 2, {"step_weights": (0.0, 1.5)}))
-
-
-def beside_an_empty_step(given: Settled) -> RolloutLossCase:
-    """Three steps; in the second one no row is supervised."""
-    supervise = SEPARATING.supervise.copy()
-    supervise[1] = np.False_
-    return dataclasses.replace(SEPARATING, supervise=supervise, **fields(given, 3, {}))
-
-
-def empty_laws(given: Settled) -> list[RolloutLossCase]:
-    """In a step with other rows, one without a target logit on the draft vocabulary, or without any."""
-    found = []
-    for gone in ([1, 2], [0, 1, 2]):
-        target = SEPARATING.target_logits.copy()
-        target[2, 0, gone] = -np.inf
-        found.append(dataclasses.replace(SEPARATING, target_logits=target, **fields(given, 3, {})))
-    return found
 
 
 @st.composite
