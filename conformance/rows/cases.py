@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from conformance.handout import copy
+from conformance.roads import rows as road
 from conformance.rows import drawing as drawing
 from oracle import rows as oracle
 from oracle.types import GatherCase, RolloutRowsCase, SupervisionCase, TokenBatch
@@ -69,6 +71,18 @@ def poisoned(case: TokenBatch) -> TokenBatch:
         position=np.where(bad, (place * 5) % 7 - 3, case.position),
         supervise=case.supervise | bad,
     )
+
+
+def trapped(case: TokenBatch, pads: bool) -> GatherCase:
+    """Traced, with NaN and ids of no vocabulary wherever no row reads; with `pads` wherever nothing is valid."""
+    made = traced(case)
+    plan = road.plan(made.batch)
+    read = case.valid & pads
+    read[plan.batch, plan.source] = read[plan.batch, plan.target] = True
+    own = copy(made)
+    own.features[~read] = np.nan
+    own.batch.tokens[~read] = POISON_TOKEN
+    return GatherCase(own.batch, own.features)
 
 
 def ids_of_their_own(case: TokenBatch) -> TokenBatch:

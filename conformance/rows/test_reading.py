@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from adapters.interface import DTYPES
 from conformance.check import Check, Raised
-from conformance.handout import copy
 from conformance.roads import rows as road
 from conformance.rows import asking, strategies
-from conformance.rows.cases import EDGES, LARGE, POISON_TOKEN, poisoned, traced
+from conformance.rows.cases import EDGES, LARGE, poisoned, trapped
 from conformance.verdicts import ClauseViolation
 from oracle.types import GatherCase, RolloutRowsCase, TokenBatch
 
@@ -128,18 +127,6 @@ def filled(case: TokenBatch, seed: int) -> GatherCase:
     features = rng.normal(size=(*case.valid.shape, 3)).astype(np.float32).astype(np.float64)
     features[~case.valid] = 0.0
     return GatherCase(case, features)
-
-
-def trapped(case: TokenBatch, pads: bool) -> GatherCase:
-    """Traced, with NaN and ids of no vocabulary wherever no row reads; with `pads` wherever nothing is valid."""
-    made = traced(case)
-    plan = road.plan(made.batch)
-    read = case.valid & pads
-    read[plan.batch, plan.source] = read[plan.batch, plan.target] = True
-    own = copy(made)
-    own.features[~read] = np.nan
-    own.batch.tokens[~read] = POISON_TOKEN
-    return GatherCase(own.batch, own.features)
 
 
 assert set(HALVES) <= set(DTYPES)
