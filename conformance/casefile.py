@@ -62,6 +62,11 @@ def storable(kind: T) -> T:
     return kind
 
 
+def stored_type(name: str) -> type | None:
+    """The dataclass of that name, of the interface or of a contract whose cases are imported."""
+    return _TYPES.get(name)
+
+
 def dumps(content: CaseFile) -> str:
     """The file's text; the same content gives the same text."""
     document = {
