@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from adapters.interface import Declaration
 from conformance.fixtures import digits
 from conformance.fixtures.flags import UNCHANGED
 from conformance.fixtures.golden import Answer, Flag, Golden
 from conformance.noise.cases import ROUNDINGS, made
-from conformance.noise.relations import broken, relation
+from conformance.noise.replaying import broken, uniform_noise
 from conformance.roads import noise as road
 from conformance.verdicts import HarnessError
 from oracle import noise as oracle
@@ -137,8 +138,9 @@ def answer(golden: Golden) -> Answer:
 
 
 def _relation(case: SampleCase) -> Answer:
-    right = relation(case)
-    if reason := broken(right, {"case": case}, lambda arguments: oracle.noisy_sample(arguments["case"]), 2.0**-53):
+    right = uniform_noise(case)
+    reference = Declaration("oracle", "1")
+    if reason := broken(right, "noisy_sample", {"case": case}, lambda _, one: oracle.noisy_sample(one), reference):
         raise HarnessError(f"seed {case.seed}: the oracle breaks the relation: {reason}")
     return Answer(right, ("oracle", "rationals"), "relation")
 

@@ -15,13 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from adapters.interface import DTYPES, Declaration
+from conformance.handout import copy
 from conformance.roads import noise as road
 from oracle.types import SampleCase
 
 CHANCE = Fraction(1, 10**12)
 
 
-def relation(case: SampleCase) -> Mapping[str, Any]:
+def uniform_noise(case: SampleCase) -> Mapping[str, Any]:
     """The relation for a sample: of n uniforms all lie below the share r with probability rⁿ."""
     a = road.half_width("paper", len(case.features))
     share = max(Fraction(k, 64) for k in range(64) if Fraction(k, 64) ** case.features.size <= CHANCE)
@@ -29,25 +31,29 @@ def relation(case: SampleCase) -> Mapping[str, Any]:
 
 
 def broken(
-    value: Mapping[str, Any], arguments: Mapping[str, Any], ask: Callable[[Mapping[str, Any]], Any], unit: float
+    relation: Mapping[str, Any],
+    operation: str,
+    arguments: Mapping[str, Any],
+    call: Callable[..., Any],
+    declaration: Declaration,
 ) -> str | None:
-    """Why the relation does not hold, or None. `unit` is the roundoff of the implementation's dtype."""
-    case = arguments["case"]
-    noise, targets = _drawn(case, ask({"case": case}))
+    """Why the relation does not hold, or None."""
+    case, unit = arguments["case"], DTYPES[declaration.arithmetic.dtype]
+    noise, targets = _drawn(case, call(operation, copy(case)))
     if noise is None or targets is None:
         return "features and targets do not have the shapes of the case's"
     if not np.array_equal(targets, case.targets):
         return "the targets are not the case's"
-    a = float(Fraction(value["half_width"]))
+    a = float(Fraction(relation["half_width"]))
     allowed = unit * (5 * a + float(np.abs(case.features).max()))
     if not np.abs(noise).max() <= a + allowed:
         return f"an entry of the noise is ±{np.abs(noise).max():.6g}, and the law ends at ±{a:.6g}"
-    if np.abs(noise).max() <= float(Fraction(value["reached"])) - allowed:
+    if np.abs(noise).max() <= float(Fraction(relation["reached"])) - allowed:
         return f"no entry of the noise lies beyond ±{float(value['reached']):.6g}"
     # what a narrow dtype holds of an interval is so little that entries are equal by chance
     if unit < 2.0**-20 and 2 * len(set(noise.reshape(-1).tolist())) <= noise.size:
         return "half of the entries repeat others"
-    other, _ = _drawn(case, ask({"case": dataclasses.replace(case, seed=case.seed + 1)}))
+    other, _ = _drawn(case, call(operation, dataclasses.replace(copy(case), seed=case.seed + 1)))
     if other is None or np.array_equal(noise, other):
         return f"the seeds {case.seed} and {case.seed + 1} give the same noise"
     return None
