@@ -96,6 +96,13 @@ class NotApplicable(Exception):
     """Raised by an adapter for an input that its implementation has no notion of; say why."""
 
 
+class Broken(Exception):
+    """Raised by an adapter where its implementation gave no answer at all: it crashed, hung, or wrote what is none.
+
+    So it is no refusal of a bad input, which any other exception is taken for.
+    """
+
+
 @dataclass(frozen=True)
 class Deviation:
     """A known difference from a clause: why, and a public link or the case that shows it."""

@@ -18,7 +18,7 @@ import hypothesis
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
-from adapters.interface import AdapterError, Arithmetic, Implementation, NotApplicable
+from adapters.interface import AdapterError, Arithmetic, Broken, Implementation, NotApplicable
 from conformance import casefile
 from conformance.evidence import EProcess, Statement, detectable_distance
 from conformance.journal import Journal
@@ -99,6 +99,8 @@ class Check:
             raise Inapplicable(str(reason) or "the adapter gives no reason") from None
         except AdapterError as error:
             raise HarnessError(f"the adapter is at fault: {error}") from error
+        except Broken as reason:
+            raise ClauseViolation(f"{operation}: {reason}", self.case) from None
         except SystemExit as error:
             raise ClauseViolation(f"{operation} left by sys.exit({error.code!r})", self.case) from None
         except KeyboardInterrupt:

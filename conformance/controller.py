@@ -23,6 +23,7 @@ from conformance.plugin import (
     DEFAULT_IMPLEMENTATION,
     DEFAULT_PROFILE,
     HERE,
+    PROCESS,
     command_prefix,
     profile_name,
     suite_arguments,
@@ -52,6 +53,7 @@ class Controller:
         self.config = config
         self.profile = PROFILES[profile_name(config)]
         self.spec: str = option.conformance_impl or DEFAULT_IMPLEMENTATION
+        self._name_program()
         self.folder = _own_folder(config)
         self.narrowed = _is_narrowed(config)
         self.deselected = 0
@@ -92,6 +94,25 @@ class Controller:
 
     # ---- before the run
 
+    def _name_program(self) -> None:
+        """Hand the program to judge to every process of this run: they inherit the environment."""
+        from adapters.process import COMMAND, SECONDS
+
+        option = self.config.option
+        command, seconds = option.conformance_process, option.conformance_process_seconds
+        if self.spec.partition(":")[0] != PROCESS:
+            if command is not None or seconds is not None:
+                pytest.exit(f"--process goes with --impl={PROCESS}, and --impl={self.spec} was given", returncode=2)
+            return
+        if command is not None:
+            os.environ[COMMAND] = command
+        if seconds is not None:
+            if not 0 < seconds < 86400:
+                pytest.exit(f"--process-seconds={seconds:g}: a time above zero, of a day at most", returncode=2)
+            os.environ[SECONDS] = repr(seconds)
+        if not os.environ.get(COMMAND, "").strip():
+            pytest.exit(f'--impl={PROCESS}: which program? Name it with --process "COMMAND"', returncode=2)
+
     @staticmethod
     def _upto(identity: str | None) -> list[str] | None:
         """The clauses up to `identity`, or None for all."""
@@ -110,7 +131,8 @@ class Controller:
         where = "conformance" if here and not option.pyargs else "--pyargs conformance"
         seeded = f" --conformance-seed={seed}" if seed or option.conformance_seed is not None else ""
         profile = "" if self.profile.name == DEFAULT_PROFILE else f" --conformance-profile={self.profile.name}"
-        return f"{command_prefix()} {where} --impl={shlex.quote(self.spec)}{profile}{seeded}"
+        process = f" --process {shlex.quote(option.conformance_process)}" if option.conformance_process else ""
+        return f"{command_prefix()} {where} --impl={shlex.quote(self.spec)}{process}{profile}{seeded}"
 
     def _check_requirements(self) -> None:
         from adapters.interface import CONTRACTS, OPERATIONS

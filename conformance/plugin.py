@@ -16,6 +16,8 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 DEFAULT_IMPLEMENTATION = "adapters.reference"
+PROCESS = "adapters.process"
+"""The adapter of any program."""
 PROFILE_NAMES = ("quick", "ci", "deep")
 DEFAULT_PROFILE = "ci"
 MOST_WORKERS = 4
@@ -28,6 +30,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         dest="conformance_impl",
         metavar="MODULE[:ATTR]",
         help=f"the adapter to judge (default: {DEFAULT_IMPLEMENTATION})",
+    )
+    group.addoption(
+        "--process",
+        dest="conformance_process",
+        metavar="COMMAND",
+        help=f"the program to judge, with --impl={PROCESS}: it answers JSON lines (docs/adapters.md)",
+    )
+    group.addoption(
+        "--process-seconds",
+        dest="conformance_process_seconds",
+        type=float,
+        metavar="N",
+        help="most time that the program may take for one answer (default: 60)",
     )
     group.addoption(
         "--require",
@@ -204,6 +219,8 @@ def _refuse_stray_options(config: pytest.Config) -> None:
         name
         for name, value in (
             ("--impl", option.conformance_impl),
+            ("--process", option.conformance_process),
+            ("--process-seconds", option.conformance_process_seconds),
             ("--require", option.conformance_require or None),
             ("--conformance-profile", option.conformance_profile),
             ("--conformance-seed", option.conformance_seed),
