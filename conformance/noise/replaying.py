@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from adapters.interface import DTYPES, Declaration
+from conformance import compare
 from conformance.handout import copy
 from conformance.roads import noise as road
 from oracle.types import SampleCase
@@ -44,12 +45,12 @@ def broken(
         return "features and targets do not have the shapes of the case's"
     if not np.array_equal(targets, case.targets):
         return "the targets are not the case's"
-    a = float(Fraction(relation["half_width"]))
+    a, reached = (float(Fraction(relation[name])) for name in ("half_width", "reached"))
     allowed = unit * (5 * a + float(np.abs(case.features).max()))
     if not np.abs(noise).max() <= a + allowed:
         return f"an entry of the noise is ±{np.abs(noise).max():.6g}, and the law ends at ±{a:.6g}"
-    if np.abs(noise).max() <= float(Fraction(relation["reached"])) - allowed:
-        return f"no entry of the noise lies beyond ±{float(value['reached']):.6g}"
+    if np.abs(noise).max() <= reached - allowed:
+        return f"no entry of the noise lies beyond ±{reached:.6g}"
     # what a narrow dtype holds of an interval is so little that entries are equal by chance
     if unit < 2.0**-20 and 2 * len(set(noise.reshape(-1).tolist())) <= noise.size:
         return "half of the entries repeat others"
@@ -61,7 +62,7 @@ def broken(
 
 def _drawn(case: SampleCase, found: Any) -> tuple[Any, Any]:
     """The noise and the targets in float64; None where their shapes are not the case's."""
-    arrays = [np.asarray(getattr(found, name), dtype=np.float64) for name in ("features", "targets")]
+    arrays = [compare.plain(getattr(found, name, None), name).astype(np.float64) for name in ("features", "targets")]
     if [array.shape for array in arrays] != [case.features.shape, case.targets.shape]:
         return None, None
     return arrays[0] - case.features, arrays[1]
