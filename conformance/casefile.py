@@ -25,8 +25,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from adapters.encoding import TYPES as _TYPES
 from conformance.clauses import contracts
-from oracle import types as oracle_types
 from oracle.types import PROPOSALS, Coins, VerifyCase, WarpCase
 
 FORMAT = "eagle-conformance/case/1"
@@ -37,9 +37,6 @@ _DTYPES = ("float64", "int64", "bool")
 _RATIO = re.compile(r"-?[0-9]{1,400}/[0-9]{1,400}")
 
 T = TypeVar("T", bound=type)
-_TYPES: dict[str, type] = {
-    name: kind for name, kind in vars(oracle_types).items() if dataclasses.is_dataclass(kind) and isinstance(kind, type)
-}
 
 
 class CaseFileError(ValueError):
@@ -60,11 +57,6 @@ def storable(kind: T) -> T:
     """Class decorator: lets the dataclass be written to and read from case files by its name."""
     _TYPES[kind.__name__] = kind
     return kind
-
-
-def stored_type(name: str) -> type | None:
-    """The dataclass of that name, of the interface or of a contract whose cases are imported."""
-    return _TYPES.get(name)
 
 
 def dumps(content: CaseFile) -> str:
