@@ -45,7 +45,7 @@ def draft_logits(case: DrafterCase) -> DraftRollout:
     """The case's prefix and rollout, by the model that serves its variant."""
     applicable(case)
     names = _names(case.variant)
-    model, head = _model(names, case, strict=False)
+    model, head = loaded(names, case, strict=False)
 
     def forward(states: Any, tokens: Any, **more: Any) -> Any:
         return model(states, tokens, use_cache=True, **more)
@@ -92,7 +92,7 @@ def trained1(script: shared.Script, case: DrafterCase) -> DraftRollout:
         raise NotApplicable("it trains on the target's features alone, and rolls nothing out")
     if (np.diff(case.positions) <= 0).any():
         raise NotApplicable("a row's position is its number in the batch")
-    model, head = _model(_names(case.variant), case, strict=True)
+    model, head = loaded(_names(case.variant), case, strict=True)
     names = script.namespace()
     torch = names["torch"]
     count = int(case.positions[-1]) + 1
@@ -129,7 +129,7 @@ def biased(case: DrafterCase, *names: str) -> bool:
     return all(f"{name}.bias" in case.weights for name in names)
 
 
-def _model(names: Namespace, case: DrafterCase, strict: bool) -> tuple[Any, Any]:
+def loaded(names: Namespace, case: DrafterCase, strict: bool) -> tuple[Any, Any]:
     """The model, its weights loaded, and, in EAGLE-1, the target's head."""
     torch = names["torch"]
     config = draft_steps.settings(case)

@@ -21,6 +21,7 @@ with the steps and the k of the case on its command line.
   the weights are settings of the script and follow the case.
 - noise: its `aug`, with `torch.rand_like` replaced by the case's uniforms for `feature_noise`, and with torch's global
   generator for `noisy_sample`.
+- `draft_logits`: the same statements with a case's weights: see `adapters.hass_drafter`.
 - `state_gradient`: `torch.autograd.grad` of every step's loss to every output of the watched drafter.
 
 The segment of a batch row is a sample: it is cut out, and the collator pads it on the right. Not applicable, too:
@@ -37,12 +38,14 @@ from typing import Any
 import numpy as np
 
 from adapters import clone_features as shared
-from adapters import clone_visibility, tracers
+from adapters import clone_visibility, hass_drafter, tracers
 from adapters.clones import Clone, Namespace
 from adapters.interface import AdapterError, Arithmetic, Declaration, Deviation, NotApplicable
 from adapters.samples import Sample
 from oracle.types import (
     DistillCase,
+    DrafterCase,
+    DraftRollout,
     Flags,
     GatherCase,
     GatheredRows,
@@ -89,12 +92,13 @@ DECLARATION = Declaration(
         "denominator": "supervised",
         "denominator_epsilon": "1e-05",
         "noise_amplitude": "length_scaled",
+        "fusion_order": "embedding_first",
     },
     arithmetic=Arithmetic(dtype="float32"),
     cost=dict.fromkeys(("gather_rows", "supervision_at_source", "rollout_rows", "state_gradient"), 6e-2)
     | dict.fromkeys(("rollout_visibility", "rollout_attention"), 2e-2)
     | dict.fromkeys(("feature_regression", "soft_cross_entropy", "topk_distillation", "hass_loss"), 3e-2)
-    | dict.fromkeys(("feature_noise", "noisy_sample"), 3e-2),
+    | dict.fromkeys(("feature_noise", "noisy_sample", "draft_logits"), 3e-2),
     generators=("torch",),
     deviations=(
         Deviation(
@@ -138,6 +142,7 @@ DECLARATION = Declaration(
             "a batch without a supervised row has the loss 0/1e-05, which is 0, and is trained on",
             link=f"{_CODE}#L248-L255",
         ),
+        *hass_drafter.DEVIATIONS,
     ),
 )
 
@@ -217,6 +222,11 @@ def hass_loss(case: HassLossCase) -> LossResult:
     names["train_config"] |= weights
     run, predicted = _run(names, list(case.predicted), case.target, masks[0], case.k, case.head)
     return shared.answer(run.loss, "predicted", predicted, stacked=True, parts=run.total)
+
+
+def draft_logits(case: DrafterCase) -> DraftRollout:
+    """`predict` and `out_head` of prefix and rollout: see `adapters.hass_drafter`."""
+    return hass_drafter.trained(SCRIPT, CLONE, MODEL, case)
 
 
 def state_gradient(case: StateGradientCase) -> Flags:
