@@ -44,8 +44,8 @@ DEVIATIONS = (
     *(
         Deviation(
             f"DRAFTER-{number}",
-            "the fused feature is normed twice: by input_layernorm, which the decoder layer calls before its attention, "
-            "and by hidden_norm",
+            "the fused feature is normed twice: by input_layernorm, which the layer calls before its attention, and by "
+            "hidden_norm",
             link=f"{engine.SOURCE}/plugins/modeling_eagle.py#L76-L80",
         )
         for number in _TWICE
