@@ -141,7 +141,8 @@ def answer(golden: Golden) -> Answer:
     ours = oracle.summarise_rounds(case)
     if FRONTIERS in golden.flags:
         ours = dataclasses.replace(ours, accepted=counted, accepted_per_round=counted / rounds)
-    if ours != Metrics(**sums, **{k: _float(v) for k, v in ratios.items()}, by_depth=tuple(map(_float, by_depth))):
+    floats: dict[str, Any] = {name: _float(ratio) for name, ratio in ratios.items()}
+    if ours != dataclasses.replace(right, **floats, by_depth=tuple(map(_float, by_depth))):
         raise HarnessError(f"{golden.description}: the oracle and the walk of rounds disagree")
     scale = max(math.ceil(ratio) for ratio in (1, *ratios.values(), *by_depth) if ratio is not None)
     return Answer(right, ("oracle", "walk"), "rounding", {"roundings": ROUNDINGS, "scale": scale})
