@@ -7,7 +7,11 @@ from typing import Annotated
 import typer
 
 from conformance import __version__
+from conformance.cli.gate import gate, reference
+from conformance.cli.manifest import manifest
+from conformance.cli.report import report
 from conformance.cli.run import run
+from conformance.cli.sample import sample
 
 app = typer.Typer(
     help="Judge drafters, releases and implementations of EAGLE-family speculative decoding.",
@@ -30,4 +34,6 @@ def options(
     """Judge drafters, releases and implementations of EAGLE-family speculative decoding."""
 
 
+for command in (gate, reference, manifest, sample, report):
+    app.command()(command)
 app.command(context_settings={"allow_extra_args": True})(run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from importlib.util import find_spec
 
 PACKAGES = ("typer", "rich", "tomli_w", "junitparser")
@@ -20,5 +21,10 @@ def main() -> int:
         return COULD_NOT_JUDGE
     from conformance.cli.app import app
 
-    app(prog_name="eagle-conformance")
+    try:
+        app(prog_name="eagle-conformance")
+    except Exception:  # an uncaught one would end the process with 1, which says "unfit"
+        traceback.print_exc()
+        print("eagle-conformance: the tool is at fault, and nothing was judged", file=sys.stderr)
+        return COULD_NOT_JUDGE
     return 0

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import platform
-import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +16,7 @@ import numpy as np
 from adapters.interface import CONTRACTS
 from conformance import __version__, clauses
 from conformance.profiles import ALPHA_OF_A_CHECK, ALPHA_OF_A_RUN
+from conformance.report import atomic
 from conformance.verdicts import Outcome, Verdict
 
 FORMAT = "eagle-conformance/report/2"
@@ -120,11 +119,7 @@ def write(run: Run, path: Path) -> None:
     """Write the report as JSON; a half-written one never replaces a whole one."""
     document = dataclasses.asdict(run) | {"observed": run.observed, "refuted": refuted(run)}
     text = json.dumps(document, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".partial")
-    with os.fdopen(handle, "w", encoding="utf-8") as stream:
-        stream.write(text)
-    os.replace(temporary, path)
+    atomic.write_text(path, text)
 
 
 def read(path: Path) -> Run:

@@ -48,41 +48,53 @@ class Step:
         return np.zeros(node.value.shape[1]) if exact else np.asarray(self.tape.bound(node)[0])
 
 
-def rollout(case: DrafterCase, rounding: Rounding = EXACT, fed_back: Rows | None = None) -> list[Step]:
-    """The steps of a rollout. fed_back: [≥ T, d], the states that an implementation fed back, where it is judged."""
+def rollout(
+    case: DrafterCase, rounding: Rounding = EXACT, fed_back: Rows | None = None, exact_weights: bool = False
+) -> list[Step]:
+    """The steps of a rollout. fed_back: [≥ T, d], the states that an implementation fed back, where it is judged.
+
+    exact_weights: whether it holds the weights as they are, so that no cast rounds them.
+    """
     steps: list[Step] = []
     rollout_tokens = np.asarray(case.rollout_tokens).tolist()
     for count in range(len(rollout_tokens) + 1):
         states = fed_back if fed_back is not None else np.array([step.state for step in steps])
-        steps.append(_step(case, rounding, rollout_tokens[:count], states[:count]))
+        steps.append(_step(case, rounding, rollout_tokens[:count], states[:count], exact_weights))
     return steps
 
 
-def _step(case: DrafterCase, rounding: Rounding, consumed: list[int], states: Array) -> Step:
+def chained(case: DrafterCase, rounding: Rounding = EXACT) -> list[Step]:
+    """The steps of a rollout on one tape: bounds cover what the roundings of earlier steps do to later ones, too."""
+    tape = Tape(rounding)
+    layer = _Layer(case, tape, exact_weights=False)
+    steps: list[Step] = []
+    fed = layer.fused()
+    rollout_tokens = np.asarray(case.rollout_tokens).tolist()
+    for count in range(len(rollout_tokens) + 1):
+        if steps:
+            fed = tape.join([fed, steps[-1].state_node], axis=0)
+        steps.append(layer.last(fed, rollout_tokens[:count]))
+    return steps
+
+
+def _step(case: DrafterCase, rounding: Rounding, consumed: list[int], states: Array, exact_weights: bool) -> Step:
     """The step that has consumed these rollout tokens, with these states fed back."""
     tape = Tape(rounding)
-    layer = _Layer(case, tape)
-    fed = tape.given(case.features)
-    if case.variant != "eagle1":
-        fed = layer.linear("fc", fed)
+    layer = _Layer(case, tape, exact_weights)
+    fed = layer.fused()
     if consumed:
         fed = tape.join([fed, tape.given(states, exact=True)], axis=0)
-    positions = np.asarray(case.positions).tolist()
-    positions += [positions[-1] + 1 + i for i in range(len(consumed))]
-    rows = layer.states(fed, np.asarray(case.tokens).tolist() + consumed, positions)
-    state = tape.take(rows, [len(positions) - 1])
-    logits = layer.linear("lm_head", state if case.variant == "eagle1" else layer.norm("norm", state))
-    return Step(tape, logits, state)
+    return layer.last(fed, consumed)
 
 
 class _Layer:
     """The drafter's layer over all rows at once."""
 
-    def __init__(self, case: DrafterCase, tape: Tape) -> None:
+    def __init__(self, case: DrafterCase, tape: Tape, exact_weights: bool) -> None:
         self.case = case
         self.tape = tape
         self.name = "layers.0" if case.variant == "eagle1" else "midlayer"
-        self.weights = {name: tape.given(weight) for name, weight in case.weights.items()}
+        self.weights = {name: tape.given(weight, exact_weights) for name, weight in case.weights.items()}
         self.heads = self.whole("num_attention_heads")
         self.groups = self.whole("num_key_value_heads", self.heads)
         self.width = self.whole("head_dim", self.whole("hidden_size") // self.heads)
@@ -97,6 +109,20 @@ class _Layer:
     def norm(self, name: str, rows: Node) -> Node:
         epsilon = float(str(self.case.config["rms_norm_eps"]))
         return self.tape.rms_norm(rows, self.weights[f"{name}.weight"], epsilon)
+
+    def fused(self) -> Node:
+        """What stands beside the embeddings of the prefix."""
+        fed = self.tape.given(self.case.features)
+        return fed if self.case.variant == "eagle1" else self.linear("fc", fed)
+
+    def last(self, fed: Node, consumed: list[int]) -> Step:
+        """The step that ends with the last of the rows `fed`; `consumed` are the rollout's tokens among theirs."""
+        positions = np.asarray(self.case.positions).tolist()
+        positions += [positions[-1] + 1 + i for i in range(len(consumed))]
+        rows = self.states(fed, np.asarray(self.case.tokens).tolist() + consumed, positions)
+        state = self.tape.take(rows, [len(positions) - 1])
+        normed = state if self.case.variant == "eagle1" else self.norm("norm", state)
+        return Step(self.tape, self.linear("lm_head", normed), state)
 
     def states(self, fed: Node, tokens: list[int], positions: list[int]) -> Node:
         """The state of every row; `fed` is what stands beside its embedding."""

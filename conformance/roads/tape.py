@@ -40,11 +40,15 @@ EXACT = Rounding(0.0, 0.0)
 
 @dataclass(eq=False)
 class Node:
-    """One operation: its value, what its own rounding adds, and the ways back to its operands."""
+    """One operation: its value, what its own rounding adds, and the ways back to its operands.
+
+    rounds: whether it, or what it is made of, rounds at all; weights that an implementation holds exactly do not.
+    """
 
     value: Array
     off: Array
     back: Sequence[tuple[Node, Back]] = ()
+    rounds: bool = True
 
 
 @dataclass
@@ -65,6 +69,8 @@ class Tape:
                 continue
             total += (np.abs(derivative) * node.off).reshape(count, -1).sum(axis=1)
             for operand, back in node.back:
+                if not operand.rounds:
+                    continue
                 passed = back(derivative)
                 by[id(operand)] = by[id(operand)] + passed if id(operand) in by else passed
         return np.asarray(SECOND_ORDER * total.reshape(output.value.shape))
@@ -191,6 +197,8 @@ class Tape:
         return self._node(one.value.T, 0.0, [(one, lambda d: d.transpose(0, 2, 1))])
 
     def _node(self, value: Array, off: Array | float, back: Sequence[tuple[Node, Back]] = ()) -> Node:
-        node = Node(np.asarray(value), np.broadcast_to(np.asarray(off, dtype=np.float64), np.shape(value)), back)
+        rounds = bool(np.any(off)) or any(operand.rounds for operand, _ in back)
+        spread = np.broadcast_to(np.asarray(off, dtype=np.float64), np.shape(value))
+        node = Node(np.asarray(value), spread, back, rounds)
         self.nodes.append(node)
         return node
