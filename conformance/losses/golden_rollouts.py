@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -31,7 +31,7 @@ def _rollouts() -> Iterator[Golden]:
     name = "rollout_loss"
     step, whole = (701, 703, 704, 705, 706), (702, 710)
 
-    def of(case: RolloutLossCase, words: str, *clauses: int, flags: Iterable[str] = ()) -> Golden:
+    def of(case: Any, words: str, *clauses: int, flags: Iterable[str] = ()) -> Golden:
         return single(name, case, words, *clauses, flags=flags)
 
     yield of(
@@ -48,7 +48,8 @@ def _rollouts() -> Iterator[Golden]:
     }
     for (field, value), (clause, words) in told.items():
         flags = ("gated rows",) if field == "gate" else ("padding",) if field == "denominator" else ()
-        yield of(dataclasses.replace(SEPARATING, **{field: value}), words, *step, *whole, clause, flags=flags)
+        asked: Mapping[str, Any] = {field: value}
+        yield of(dataclasses.replace(SEPARATING, **asked), words, *step, *whole, clause, flags=flags)
     both = dataclasses.replace(SEPARATING, restricted_target="raw", divergence="kl", gate="none", denominator="mask")
     yield of(both, "A raw target, its divergence, no gate, the rows of the mask.", *step, *whole, 709)
     for weights, words in (
@@ -99,13 +100,14 @@ def _rollouts() -> Iterator[Golden]:
     wide = masked.widened(dataclasses.replace(SEPARATING, denominator="rows"), name, 6)
     yield of(wide, "All rows are counted, twenty of them.", *step, 905, flags=("padding",))
     yield from everywhere(name, (701, *whole))
-    for i, fields in (
+    edges: Sequence[tuple[int, Mapping[str, Any]]] = (
         (0, {}),
         (2, {"divergence": "kl"}),
         (3, {}),
         (5, {"restricted_target": "raw"}),
         (1, {"restricted_target": "raw"}),
-    ):
+    )
+    for i, fields in edges:
         draft, target = EDGE_LOGITS[i]
         case = RolloutLossCase(draft[None], target[None], np.ones((1, len(draft)), dtype=bool), **fields)
         yield edge(name, case, i, 701, 710)
