@@ -43,7 +43,9 @@ MOST_NOISE = 20
 PARAMETERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         **dict.fromkeys(OPERATIONS, ("case",)),
-        **dict.fromkeys(("flatten_tree", "tree_mask", "draft_tree", "verify_greedy", "publish"), ("cases",)),
+        **dict.fromkeys(("soft_rows", "hard_rows"), ("batch",)),
+        **dict.fromkeys(("flatten_tree", "tree_mask", "draft_tree", "rollout_attention"), ("cases",)),
+        **dict.fromkeys(("verify_greedy", "publish", "next_law"), ("cases",)),
         "verify_sampled": ("cases", "coins"),
         "verify_random": ("cases", "seed"),
         "interrupted_publish": ("cases", "step"),

@@ -39,9 +39,8 @@ class Channel:
     noise: gets each line of its stdout that is no message. Raises `OSError` where there is no such program.
     """
 
-    def __init__(self, command: Sequence[str], noise: Callable[[str], None], limit: int = LIMIT_LINE) -> None:
+    def __init__(self, command: Sequence[str], noise: Callable[[str], None]) -> None:
         self._noise = noise
-        self._limit = limit
         self._lines: deque[bytes] = deque()
         self._partial = bytearray()
         self._errors = b""
@@ -147,8 +146,8 @@ class Channel:
             self._lines.append(bytes(self._partial + end))
             self._partial.clear()
         self._partial += rest
-        if len(self._partial) > self._limit:
-            self._fail(f"wrote a line of more than {self._limit} bytes: {_shown(self._partial)}")
+        if len(self._partial) > LIMIT_LINE:
+            self._fail(f"wrote a line of more than {LIMIT_LINE} bytes: {_shown(self._partial)}")
 
     # ---- the end
 
