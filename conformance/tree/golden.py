@@ -301,6 +301,12 @@ DRAFTED = (
         flags=["draft vocabulary"],
     ),
     drafts(
+        "A permutation of equal width, given as offsets",
+        711,
+        members=[DraftTreeCase(OFFSETS[4], 4, 2)],
+        flags=["draft vocabulary"],
+    ),
+    drafts(
         "A permutation of equal width, given absolutely",
         711,
         members=[DraftTreeCase(ABSOLUTES[4], 5, 1)],
