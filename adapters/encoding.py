@@ -179,9 +179,8 @@ def _decode_dataclass(value: Mapping[str, Any], where: str) -> Any:
 
 
 def _decode_list(value: list[Any], hint: Any, where: str) -> Any:
-    for one in sorted(alternatives(hint), key=lambda one: typing.get_origin(one) is not Mapping):
-        origin: object = typing.get_origin(one)
-        inner = typing.get_args(one)
+    known: list[tuple[Any, Any]] = [(typing.get_origin(one), typing.get_args(one)) for one in alternatives(hint)]
+    for origin, inner in sorted(known, key=lambda one: one[0] is not Mapping):
         if origin is Mapping and all(isinstance(pair, list) and len(pair) == 2 and _is_key(pair[0]) for pair in value):
             keys = [tuple(key) if isinstance(key, list) else key for key, _ in value]
             if len(set(keys)) < len(keys):
