@@ -49,12 +49,12 @@ FLAGS: Mapping[str, Flag] = {
         "Features of one layer are repeated for three, or cut.",
         (f"{_GITHUB}sgl-project/sglang/issues/21272",),
     ),
-    "no number": Flag(
+    "NaN is read": Flag(
         "hostile",
         "NaN is read and becomes a finite logit.",
         (f"{_GITHUB}NVIDIA/TensorRT-LLM/issues/5146",),
     ),
-    "many steps": Flag("edge", "Room is written down for a few rollout tokens."),
+    "long rollout": Flag("edge", "Room is written down for a few rollout tokens."),
 }
 
 
@@ -127,7 +127,7 @@ def _right() -> Iterator[Golden]:
             yield of(shape(tiny(variant, 400 + 10 * i + j, 2, 2)), words, clause)
     for i, variant in enumerate(DRAFTERS):
         case = tiny(variant, 500 + i, 3, SIX if variant != PROJECTED else 2, epsilon=1e-5)
-        flags = ("many steps",) if variant != PROJECTED else ()
+        flags = ("long rollout",) if variant != PROJECTED else ()
         yield of(case, f"a whole rollout of {len(case.rollout_tokens)} tokens", 901, 903, 904, 905, flags=flags)
 
 
@@ -157,8 +157,8 @@ def _refused() -> Iterator[Golden]:
     yield of(before, "a rollout token is −1", 1003, flags=hostile)
     features, values = three.features.copy(), weight(one, "v_proj").copy()
     features[:, 0], values[0, 0] = np.nan, np.nan
-    yield of(dataclasses.replace(three, features=features), "features hold NaN", 1004, flags=("no number",))
-    yield of(weighed(one, "v_proj", values), "a value's weight is NaN", 1004, flags=("no number",))
+    yield of(dataclasses.replace(three, features=features), "features hold NaN", 1004, flags=("NaN is read",))
+    yield of(weighed(one, "v_proj", values), "a value's weight is NaN", 1004, flags=("NaN is read",))
 
 
 GOLDEN: tuple[Golden, ...] = (*_right(), *_refused())
