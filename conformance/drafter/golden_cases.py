@@ -49,7 +49,7 @@ FLAGS: Mapping[str, Flag] = {
         "Features of one layer are repeated for three, or cut.",
         (f"{_GITHUB}sgl-project/sglang/issues/21272",),
     ),
-    "NaN is read": Flag(
+    "nan is read": Flag(
         "hostile",
         "NaN is read and becomes a finite logit.",
         (f"{_GITHUB}NVIDIA/TensorRT-LLM/issues/5146",),
@@ -157,8 +157,8 @@ def _refused() -> Iterator[Golden]:
     yield of(before, "a rollout token is −1", 1003, flags=hostile)
     features, values = three.features.copy(), weight(one, "v_proj").copy()
     features[:, 0], values[0, 0] = np.nan, np.nan
-    yield of(dataclasses.replace(three, features=features), "features hold NaN", 1004, flags=("NaN is read",))
-    yield of(weighed(one, "v_proj", values), "a value's weight is NaN", 1004, flags=("NaN is read",))
+    yield of(dataclasses.replace(three, features=features), "features hold NaN", 1004, flags=("nan is read",))
+    yield of(weighed(one, "v_proj", values), "a value's weight is NaN", 1004, flags=("nan is read",))
 
 
 GOLDEN: tuple[Golden, ...] = (*_right(), *_refused())
