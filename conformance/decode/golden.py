@@ -33,7 +33,7 @@ FLAGS: Mapping[str, Flag] = {
         "Requests without drafts get the tokens of those beside them.",
         (f"{_GITHUB}vllm-project/vllm/issues/7508", f"{_GITHUB}NVIDIA/TensorRT-LLM/issues/10160"),
     ),
-    "stop inside": Flag(
+    "stop in a run": Flag(
         "fault",
         "A stop token inside a run of accepted drafts is passed over, or its run is lost.",
         (f"{_GITHUB}huggingface/transformers/issues/47912", f"{_GITHUB}sgl-project/sglang/issues/31599"),
@@ -96,7 +96,7 @@ PLAIN, TURNED_ROUND, OWN = ({"relation": name} for name in ("plain", "turned rou
 _BATCH = ("batch",)
 _RAGGED = ("batch", "ragged batch")
 _DRAFTS = ("batch", "mixed drafts")
-_STOPS = ("batch", "stop inside")
+_STOPS = ("batch", "stop in a run")
 _SEEDED = ("batch", "seeded")
 
 
