@@ -12,11 +12,16 @@ unexport PYTHONDONTWRITEBYTECODE
 run = $(PYTHON) -m tools.environment
 IMPLEMENTATIONS = adapters.reference adapters.transformers adapters.flashspec adapters.vllm adapters.vllm:forward \
     adapters.vllm:triton adapters.vllm:v2 adapters.vllm:v2_block adapters.vllm:eagle adapters.vllm:eagle3 \
-    adapters.vllm:metrics adapters.sglang adapters.sglang:block \
+    adapters.vllm:metrics adapters.vllm:drafter adapters.sglang adapters.sglang:block \
     adapters.tiny adapters.tiny:bfloat16 adapters.specforge adapters.angelslim adapters.angelslim:serving \
     adapters.eagle:release adapters.speculators adapters.modelopt
 
-.PHONY: help conformance test full tables calibration clean-environments
+# The pair matrix of docs/drafters.md; those that run a clone of yours are there where it is.
+TRAINERS = adapters.specforge adapters.speculators adapters.angelslim adapters.modelopt \
+    $(if $(EAGLE_CLONE),adapters.eagle adapters.eagle:eagle3) $(if $(HASS_CLONE),adapters.hass)
+SERVERS = adapters.angelslim:serving adapters.vllm:drafter $(if $(EAGLE_CLONE),adapters.eagle:serving)
+
+.PHONY: help conformance test full tables pairs calibration clean-environments
 .DEFAULT_GOAL := help
 
 help:
@@ -25,7 +30,8 @@ help:
 	@echo '                              PROFILE=quick|ci|deep  REPORT=FILE  ARGS=... go to pytest'
 	@echo 'make test                     lint, type check, and the tests of this project'
 	@echo 'make full                     everything at length'
-	@echo 'make tables                   write the tables of README and docs/findings.md from docs/reports'
+	@echo 'make tables                   write the tables of README and docs from docs/reports and docs/pairs'
+	@echo 'make pairs                    ask every drafter for the pair matrix of docs/drafters.md, into docs/pairs'
 	@echo 'make clean-environments       delete the virtual environments'
 
 conformance:
@@ -54,6 +60,12 @@ full:
 
 tables:
 	@for page in README.md docs/findings.md; do $(run) dev -m conformance.report.table $$page docs/reports/*.json; done
+	@$(run) dev -m conformance.report.pairs docs/pairs/*.json --page docs/drafters.md
+
+pairs:
+	@set -e; for one in both=adapters.reference $(TRAINERS:%=trainer=%) $(SERVERS:%=server=%); do spec=$${one#*=}; \
+	    $(run) $$spec -m conformance.drafter.pairs $$spec $${one%%=*} \
+	    docs/pairs/$$(echo $${spec#adapters.} | tr ':_' '--').json; done
 
 calibration:
 	@$(run) dev -m bench.calibration

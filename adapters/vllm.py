@@ -16,7 +16,8 @@ Publication by `adapters.vllm` and `adapters.vllm:triton` is in `adapters/vllm_p
 
 The V2 model runner's sampler, `adapters.vllm:v2` and `adapters.vllm:v2_block`, is in `adapters.vllm_v2`. The whole
 engine, `adapters.vllm:eagle` and its like, is in `adapters.vllm_generate`; what it counts and logs of its rounds,
-`adapters.vllm:metrics`, is in `adapters.vllm_metrics`.
+`adapters.vllm:metrics`, is in `adapters.vllm_metrics`; its drafters' numeric step, `adapters.vllm:drafter`, in
+`adapters.vllm_drafter`.
 
 `triton` cannot share a process with the first two: the first call decides, a later call of the other kind
 raises `AdapterError`.
@@ -58,6 +59,7 @@ import numpy as np
 from adapters import vllm_publish, vllm_warp
 from adapters.interface import Arithmetic, Declaration, Deviation
 from adapters.vllm_cases import chain, check_coins, frontier_seeds, logits, request_seeds, version
+from adapters.vllm_drafter import drafter
 from adapters.vllm_engine import Engine, injected, sampling_metadata, without_luck
 from adapters.vllm_engine import engine as start_engine
 from adapters.vllm_generate import eagle, eagle3, eagle3_expanded, eagle_expanded
@@ -67,6 +69,7 @@ from oracle.types import Coins, CommittedState, Decision, PublishCase, VerifyCas
 
 __all__ = [
     "DECLARATION",
+    "drafter",
     "eagle",
     "eagle3",
     "eagle3_expanded",
