@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email
+import re
 import zipfile
 from pathlib import Path
 
@@ -37,7 +38,10 @@ def test_the_entry_point_bears_the_name_of_the_module(wheel: Path) -> None:
     """So that `-p conformance.plugin`, which a checkout needs, does not load it a second time."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith("/entry_points.txt"))
-        assert archive.read(name).decode().split() == ["[pytest11]", "conformance.plugin", "=", "conformance.plugin"]
+        assert archive.read(name).decode().split() == [
+            *("[console_scripts]", "eagle-conformance", "=", "conformance.cli.main:main"),
+            *("[pytest11]", "conformance.plugin", "=", "conformance.plugin"),
+        ]
 
 
 def test_the_wheel_names_its_dependencies_and_nothing_heavy(wheel: Path) -> None:
@@ -53,6 +57,31 @@ def test_the_wheel_names_its_dependencies_and_nothing_heavy(wheel: Path) -> None
         "pytest-timeout",
         "pytest-xdist",
     ]
+
+
+def test_the_command_line_tool_is_an_extra(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+        metadata = email.message_from_bytes(archive.read(name))
+    wanted = [line for line in metadata.get_all("Requires-Dist", []) if re.search("extra == .cli.", line)]
+    assert sorted(re.split("[>;]", line)[0] for line in wanted) == ["junitparser", "rich", "tomli_w", "typer"]
+
+
+def test_the_tool_gates_a_release_from_an_empty_folder(installed_python: Path, tmp_path: Path) -> None:
+    tool = [str(installed_python.with_name("eagle-conformance"))]
+    settings = environment() | {"PYTHONPATH": ""}
+    assert run([*tool, "sample", "release"], tmp_path, settings).code == 0
+    release = ["release/drafter", "--target=release/target", "--manifest=release/manifest.toml"]
+    done = run([*tool, "gate", *release, "--impl=adapters.reference", "--junit=gate.xml"], tmp_path, settings)
+    assert done.code == 0 and "implementation: fit" in done.output, done.output
+    (tmp_path / "release" / "target" / "config.json").unlink()
+    assert run([*tool, "gate", *release], tmp_path, settings).code == 2
+
+
+def test_without_its_extra_the_tool_says_so(installed_python: Path, tmp_path: Path) -> None:
+    hidden = "import sys; sys.modules['typer'] = None; from conformance.cli.main import main; sys.exit(main())"
+    done = run([str(installed_python), "-c", hidden], tmp_path, environment() | {"PYTHONPATH": ""})
+    assert done.code == 2 and "eagle-conformance[cli]" in done.output, done.output
 
 
 def test_it_judges_the_reference_from_an_empty_folder(installed_python: Path, tmp_path: Path) -> None:

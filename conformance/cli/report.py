@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,48 +22,57 @@ def report(
     """Show a stored report, or several side by side."""
     found = [_read(path) for path in files]
     if len(found) == 1:
-        _show_one(found[0])
+        show(found[0].lines)
     else:
         _table(files, found)
 
 
-def _read(path: Path) -> Run | dict[str, Any]:
-    """The report of a file, of either kind."""
+@dataclass(frozen=True)
+class _Stored:
+    """lines: the report as its own run printed it. of, what, found, code: as cells of a table."""
+
+    lines: list[str]
+    of: str
+    what: str
+    found: str
+    code: str
+
+
+def _read(path: Path) -> _Stored:
+    """The report of a file, of either kind; one that is not in its form is refused."""
     from conformance.gate import verdict
     from conformance.report.model import ReportError, read
 
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(document, dict) and document.get("format") == verdict.FORMAT:
-            return _checked(document, path)
-        return read(path)
+            return _of_gate(document)
+        return _of_suite(read(path))
     except ReportError as error:
         fail(error)
     except (OSError, ValueError, RecursionError) as error:
         fail(f"{path}: {error}")
+    except (KeyError, TypeError, AttributeError) as error:
+        fail(f"{path}: it is not in its form: {type(error).__name__}: {error}")
 
 
-def _checked(document: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The gate's report, its keys all there."""
-    from conformance.gate.verdict import Verdict
-
-    wanted = Verdict("", "", None, None, 0, []).document()
-    if missing := sorted(set(wanted) - set(document)):
-        fail(f"{path}: {', '.join(missing)}: missing, so the report is partial")
-    return document
-
-
-def _show_one(found: Run | dict[str, Any]) -> None:
+def _of_gate(document: dict[str, Any]) -> _Stored:
     from conformance.gate import output
+
+    release = f"{document['drafter']} for {document['target']}"
+    code = str(document["exit_code"])
+    return _Stored(list(output.lines(document)), "gate", release, output.counted(document), code)
+
+
+def _of_suite(run: Run) -> _Stored:
     from conformance.report import text
 
-    try:
-        show(output.lines(found) if isinstance(found, dict) else [found.title, *text.summary(found)])
-    except (KeyError, TypeError, AttributeError) as error:
-        fail(f"the report is not in its form: {type(error).__name__}: {error}")
+    told = ", ".join(f"{count} {word}" for word, count in run.counts.items() if count)
+    lines = [run.title, *text.summary(run)]
+    return _Stored(lines, f"suite, {run.profile}", f"{run.title} ({run.spec})", told, str(run.exit_code))
 
 
-def _table(files: Sequence[Path], found: Sequence[Run | dict[str, Any]]) -> None:
+def _table(files: Sequence[Path], found: Sequence[_Stored]) -> None:
     from rich import box
     from rich.table import Table
 
@@ -71,14 +81,5 @@ def _table(files: Sequence[Path], found: Sequence[Run | dict[str, Any]]) -> None
     for name in ("report", "of", "what", "found", "exit"):
         table.add_column(name, overflow="fold")
     for path, one in zip(files, found):
-        table.add_row(str(path), *_row(one))
+        table.add_row(str(path), one.of, one.what, one.found, one.code)
     out.print(table)
-
-
-def _row(found: Run | dict[str, Any]) -> tuple[str, str, str, str]:
-    from conformance.gate.output import counted
-
-    if isinstance(found, dict):
-        return "gate", f"{found['drafter']} for {found['target']}", counted(found), str(found["exit_code"])
-    told = ", ".join(f"{count} {word}" for word, count in found.counts.items() if count)
-    return f"suite, {found.profile}", f"{found.title} ({found.spec})", told, str(found.exit_code)

@@ -11,16 +11,18 @@ from typing import Annotated
 import typer
 
 from conformance.cli.main import COULD_NOT_JUDGE
-from conformance.plugin import DEFAULT_IMPLEMENTATION, DEFAULT_PROFILE, PROFILE_NAMES
+from conformance.cli.showing import fail
 
 _PLUGIN = "conformance.plugin"
 
 
 def run(
     context: typer.Context,
-    impl: Annotated[str, typer.Option(metavar="MODULE[:ATTR]", help="The adapter to judge.")] = DEFAULT_IMPLEMENTATION,
+    impl: Annotated[
+        str | None, typer.Option(metavar="MODULE[:ATTR]", help="The adapter to judge; else the reference.")
+    ] = None,
     contract: Annotated[str, typer.Option(metavar="NAME", help="One contract alone, such as acceptance.")] = "",
-    profile: Annotated[str, typer.Option(metavar="|".join(PROFILE_NAMES), help="How thorough.")] = DEFAULT_PROFILE,
+    profile: Annotated[str | None, typer.Option(metavar="quick|ci|deep", help="How thorough; else ci.")] = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the verdicts as JSON.")] = None,
 ) -> None:
     """Judge an implementation. What follows `--` goes to pytest as it is.
@@ -30,13 +32,10 @@ def run(
     from conformance import clauses
 
     if contract and contract not in clauses.contracts():
-        raise typer.BadParameter(f"{contract!r} is none of {', '.join(clauses.contracts())}", param_hint="--contract")
-    if profile not in PROFILE_NAMES:
-        raise typer.BadParameter(f"{profile!r} is none of {', '.join(PROFILE_NAMES)}", param_hint="--profile")
+        fail(f"--contract: {contract!r} is none of {', '.join(clauses.contracts())}")
     target = f"conformance.{contract}" if contract else "conformance"
-    options = [f"--impl={impl}", f"--conformance-profile={profile}"]
-    if report is not None:
-        options.append(f"--conformance-report={report}")
+    asked = {"--impl": impl, "--conformance-profile": profile, "--conformance-report": report}
+    options = [f"{name}={value}" for name, value in asked.items() if value is not None]
     command = [sys.executable, "-m", "pytest", "-p", _PLUGIN, "--pyargs", target, *options, *context.args]
     code = subprocess.run(command, env=_environment(), check=False).returncode
     raise typer.Exit(code if code in (0, 1) else COULD_NOT_JUDGE)  # pytest has words of its own for what went wrong

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -73,18 +75,29 @@ def _run(request: Request, folder: Path) -> str:
     if request.python is None:  # what this process finds, its child finds
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     try:
-        done = subprocess.run(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            timeout=request.timeout_s,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return f"its process gave no answer within {request.timeout_s:g} s"
+        with (folder / "errors").open("wb") as errors:
+            child = subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                start_new_session=True,
+            )
     except OSError as error:
         return f"{python} cannot be started: {error}"
-    said = " ".join(done.stderr.decode("utf-8", "replace").split())[-MOST_TOLD:]
-    return f"its process ended with code {done.returncode} and no answer" + (f": … {said}" if said else "")
+    try:
+        code = child.wait(request.timeout_s)
+    except subprocess.TimeoutExpired:
+        return f"its process gave no answer within {request.timeout_s:g} s"
+    finally:
+        _end(child)
+    said = " ".join((folder / "errors").read_text(encoding="utf-8", errors="replace").split())[-MOST_TOLD:]
+    return f"its process ended with code {code} and no answer" + (f": … {said}" if said else "")
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """End the process where it still runs, and whatever it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,8 +18,8 @@ from oracle.types import DrafterCase, Ids, Rows
 
 ROWS, ROLLOUT = 6, 3
 FIRST_POSITION = 2
-LIMIT_BYTES = 8 * 2**30
-"""The weights of a decoder layer in float64, of a drafter for a target of several hundred billion parameters."""
+LIMIT_BYTES = 16 * 2**30
+"""The weights of a drafter in float64, for a target of some hundred billion parameters."""
 ALL_SHOWN, SHOWN = 256, 64
 """Heads of more rows than `ALL_SHOWN` are judged on `SHOWN` of them."""
 NEUTRAL = {
@@ -69,6 +69,7 @@ def shown(release: Release) -> Ids:
 
 def whole_case(release: Release, inputs: Inputs) -> DrafterCase:
     """The case with every row of embedding and head, as a server has it. Raises `NoNotion` and `BadInput`."""
+    _check_size([*_names(release).values(), _embedding(release), _head(release)])
     weights = _layer(release)
     weights["embed_tokens.weight"] = _array(_embedding(release))
     weights["lm_head.weight"] = _array(_head(release))
@@ -128,10 +129,14 @@ def _layer(release: Release) -> dict[str, Rows]:
     if reasons := list(strange(release)):
         raise NoNotion("; ".join(reasons))
     names = _names(release)
-    size = 8 * sum(math.prod(stored.shape) for stored in names.values())
+    _check_size(names.values())
+    return {name: _array(stored) for name, stored in names.items()}
+
+
+def _check_size(held: Iterable[Stored]) -> None:
+    size = 8 * sum(math.prod(stored.shape) for stored in held)
     if size > LIMIT_BYTES:
         raise NoNotion(f"weights that take {size / 2**30:.1f} GiB in float64; {LIMIT_BYTES >> 30} GiB are held at most")
-    return {name: _array(stored) for name, stored in names.items()}
 
 
 def _names(release: Release) -> dict[str, Stored]:

@@ -60,7 +60,7 @@ def summary(run: Run) -> Iterator[str]:
         over, compared = (sum(getattr(o, name) for o in passed) for name in ("passed_over", "compared"))
         yield f"{len(passed)} checks passed on {compared} cases and passed over {over} that were not applicable"
     yield f"α spent: {run.alpha:.1g}"
-    yield ", ".join(f"{count} {word}" for word, count in run.counts.items()) + f" → exit {run.exit_code}"
+    yield ", ".join(f"{run.counts[word.value]} {word.value}" for word in Verdict) + f" → exit {run.exit_code}"
 
 
 def _rungs(run: Run) -> Iterator[str]:
