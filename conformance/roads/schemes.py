@@ -151,7 +151,7 @@ def _block(case: VerifyCase, coins: Coins, slack: Slack | None) -> Walk:
 
     def from_node(i: int, told: tuple[str, ...]) -> Walk:
         if i < 0:
-            law = _owed(case, 0) if tests else _row(case.target_probs, -1)
+            law = owed(case, 0) if tests else _row(case.target_probs, -1)
             yield from _frontier(coins, slack, law, (), told, _strayed(case, 0, slack) if tests else None)
             return
         share, stray = tests[i][0], ZERO
@@ -167,7 +167,7 @@ def _block(case: VerifyCase, coins: Coins, slack: Slack | None) -> Walk:
             step = (*told, f"node {i}: u = {float(u):.6g} {'<' if accepted else '≥'} {float(share):.6g}")
             if accepted:
                 more = i + 1 < len(tests)
-                law = _owed(case, i + 1) if more else _row(case.target_probs, i)
+                law = owed(case, i + 1) if more else _row(case.target_probs, i)
                 strayed = _strayed(case, i + 1, slack) if more else None
                 yield from _frontier(coins, slack, law, tuple(range(i + 1)), step, strayed)
             else:
@@ -199,7 +199,7 @@ def _excess(case: VerifyCase, i: int, weight: Fraction) -> Exact:
     return [max(ZERO, weight * a - b) for a, b in zip(_row(case.target_probs, i - 1), _draft(case, i))]
 
 
-def _owed(case: VerifyCase, i: int) -> Exact:
+def owed(case: VerifyCase, i: int) -> Exact:
     """What the frontier is drawn from where node i is the first that is not accepted."""
     weight = ONE
     for j in range(i):
