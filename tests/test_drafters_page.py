@@ -27,6 +27,19 @@ def test_the_page_leads_to_the_fault_it_names(tmp_path: Path) -> None:
     assert code == 0, output[-3000:]
 
 
+def test_a_pair_is_compared_as_the_page_says(tmp_path: Path) -> None:
+    for step in steps(PAGE):
+        apply(tmp_path, *step)
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    blocks = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    (commands,) = (block.splitlines() for block in blocks if "conformance.report.pairs" in block)
+    for command in commands:
+        done = run(["bash", "-c", command.replace("python", sys.executable, 1)], tmp_path, environment(tmp_path))
+        assert done.code == 0, done.output
+    (row,) = re.findall(r"^\| `adapters.eagle` \|.*$", done.output, re.MULTILINE)
+    assert "`toy_drafter_adapter`" in done.output and "differs" not in row
+
+
 def test_the_release_of_the_page_is_judged_as_it_says(tmp_path: Path) -> None:
     (text,) = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     done = run([sys.executable, "-c", text], tmp_path, environment())
