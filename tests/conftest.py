@@ -23,7 +23,7 @@ def suite(tmp_path: Path) -> Suite:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from a copy, since a build leaves folders behind."""
     source, made = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in ("oracle", "conformance", "adapters", "bench", "docs", "tests", "tools"):
+    for name in ("oracle", "conformance", "adapters", "fixtures", "bench", "docs", "tests", "tools"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, source / name)
