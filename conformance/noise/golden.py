@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from adapters.interface import Declaration
-from conformance.fixtures import digits
 from conformance.fixtures.flags import UNCHANGED
 from conformance.fixtures.golden import Answer, Flag, Golden
 from conformance.noise.cases import ROUNDINGS, made
@@ -133,8 +132,7 @@ def answer(golden: Golden) -> Answer:
     for found, right in zip(oracle.feature_noise(case).reshape(-1).tolist(), flat):
         if abs(Fraction(found) - right) > ROUNDINGS * Fraction(1, 2**53) * abs(right):
             raise HarnessError(f"{golden.description}: the oracle says {found}, the rationals {right}")
-    largest = max((float(abs(right)) for right in flat), default=0.0)
-    return Answer(value, ("oracle", "rationals"), "rounding", digits.limits(ROUNDINGS * largest, [value.astype(float)]))
+    return Answer(value, ("oracle", "rationals"), "relative", {"roundings": ROUNDINGS})
 
 
 def _relation(case: SampleCase) -> Answer:
