@@ -4,6 +4,7 @@ PYTHON  ?= python3
 IMPL    ?= adapters.reference
 PROFILE ?= ci
 REPORT  ?=
+PROCESS ?= node docs/examples/node/main.mjs
 ARGS    ?=
 
 # What is imported is compiled once, also where the shell says otherwise: the suite starts hundreds of times.
@@ -14,7 +15,7 @@ IMPLEMENTATIONS = adapters.reference adapters.transformers adapters.flashspec ad
     adapters.vllm:triton adapters.vllm:v2 adapters.vllm:v2_block adapters.vllm:eagle adapters.vllm:eagle3 \
     adapters.vllm:metrics adapters.vllm:drafter adapters.sglang adapters.sglang:block \
     adapters.tiny adapters.tiny:bfloat16 adapters.specforge adapters.angelslim adapters.angelslim:serving \
-    adapters.eagle:release adapters.speculators adapters.modelopt
+    adapters.eagle:release adapters.speculators adapters.modelopt adapters.process
 
 # The pair matrix of docs/drafters.md; those that run a clone of yours are there where it is.
 TRAINERS = adapters.specforge adapters.speculators adapters.angelslim adapters.modelopt \
@@ -28,6 +29,7 @@ help:
 	@echo 'make conformance              judge the reference implementation'
 	@echo 'make conformance IMPL=NAME    judge another one in its own environment, such as adapters.vllm:triton'
 	@echo '                              PROFILE=quick|ci|deep  REPORT=FILE  ARGS=... go to pytest'
+	@echo '                              IMPL=adapters.process judges PROCESS, any program (docs/adapters.md)'
 	@echo 'make test                     lint, type check, and the tests of this project'
 	@echo 'make full                     everything at length'
 	@echo 'make tables                   write the tables of README and docs from docs/reports and docs/pairs'
@@ -36,7 +38,7 @@ help:
 
 conformance:
 	@$(run) '$(IMPL)' -m pytest conformance --impl='$(IMPL)' --conformance-profile='$(PROFILE)' \
-	    $(if $(REPORT),--conformance-report='$(REPORT)') $(ARGS)
+	    $(if $(REPORT),--conformance-report='$(REPORT)') $(if $(filter adapters.process,$(IMPL)),--process='$(PROCESS)') $(ARGS)
 
 test:
 	@$(run) dev -m ruff check .
