@@ -7,17 +7,19 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.running import ROOT
 
-_BLOCK = re.compile(r"^```python (file|append|replace)=(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```(\w+) (file|append|replace)=(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 Step = tuple[str, str, str]
 
 
-def steps(page: Path) -> list[Step]:
-    """What the page does to its files: kind, file name, text."""
-    return [match.groups() for match in _BLOCK.finditer(page.read_text(encoding="utf-8"))]  # type: ignore[misc]
+def steps(page: Path, language: str = "python") -> list[Step]:
+    """What the page does to its files of a language: kind, file name, text."""
+    found = (match.groups() for match in _BLOCK.finditer(page.read_text(encoding="utf-8")))
+    return [(kind, name, text) for spoken, kind, name, text in found if spoken == language]
 
 
 def apply(folder: Path, kind: str, name: str, body: str) -> None:
@@ -33,7 +35,9 @@ def apply(folder: Path, kind: str, name: str, body: str) -> None:
         path.write_text(text.replace(old, new), encoding="utf-8")
 
 
-def judge(folder: Path, adapter: str, target: str = "conformance") -> tuple[int, dict[str, list[str]], str]:
+def judge(
+    folder: Path, adapter: str, target: str = "conformance", options: Sequence[str] = ()
+) -> tuple[int, dict[str, list[str]], str]:
     """Exit code, clause ids by verdict, and what was printed."""
     report = folder / "report.json"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)]), "OMP_NUM_THREADS": "1"}
@@ -41,7 +45,7 @@ def judge(folder: Path, adapter: str, target: str = "conformance") -> tuple[int,
         [
             *(sys.executable, "-m", "pytest", "-p", "conformance.plugin", "--pyargs", target),
             *(f"--impl={adapter}", "--conformance-profile=quick", f"--conformance-report={report}"),
-            *("-n0", "-q", "-p", "no:cacheprovider"),
+            *("-n0", "-q", "-p", "no:cacheprovider", *options),
         ],
         cwd=folder,
         env=environment,
