@@ -8,11 +8,12 @@ import numpy as np
 
 from adapters.interface import Arithmetic
 from conformance import compare
-from conformance.acceptance import golden_drawing, golden_proposing
+from conformance.acceptance import golden_drawing, golden_proposing, golden_warping
 from conformance.acceptance.golden_greedy import GREEDY
 from conformance.acceptance.golden_making import INCLUSIVE, OPERATOR, Inclusive, Padded, Refused, Rounded, scheme_of
 from conformance.acceptance.golden_proposing import PROPOSED
 from conformance.acceptance.golden_sampled import SAMPLED
+from conformance.acceptance.golden_warping import EXACTLY, STAGES, WARPED
 from conformance.fixtures.golden import Answer, Flag, Golden
 from conformance.roads import acceptance as road
 from conformance.roads import schemes
@@ -21,7 +22,7 @@ from oracle import acceptance as oracle
 from oracle.errors import BadInput
 from oracle.types import Coins, Decision, VerifyCase
 
-GOLDEN: tuple[Golden, ...] = (*GREEDY, *SAMPLED, *golden_drawing.RANDOM, *PROPOSED)
+GOLDEN: tuple[Golden, ...] = (*WARPED, *GREEDY, *SAMPLED, *golden_drawing.RANDOM, *PROPOSED)
 
 
 def _scheme(name: str, told: str) -> tuple[str, Flag]:
@@ -36,11 +37,28 @@ FLAGS: Mapping[str, Flag] = dict(
         _scheme("block", "The longest prefix of a chain is accepted that passes a test of its own."),
         ("frontier_coin=inverse_cdf", Flag("convention", "The frontier coin is read by inverse CDF, in token order.")),
         (OPERATOR, Flag("convention", "Where u·q equals p the draft is rejected.")),
+        (STAGES, Flag("convention", "Temperature, top-k, top-p and min-p act in this order.")),
+        (EXACTLY, Flag("convention", "Exactly k tokens survive top-k, the lower ids of those tied with the k-th.")),
         (INCLUSIVE, Flag("convention", "Where u·q equals p the draft is accepted.")),
     ]
 )
-UNTOUCHED: Mapping[str, str] = {}
-UNSHOWN: Mapping[str, str] = {}
+_PROMISE = "what an implementation promises of its seeds is no part of a case"
+_BESIDE = "a random generator or an output stream of the process is no part of an answer"
+UNTOUCHED: Mapping[str, str] = {
+    "ACCEPTANCE-801": _PROMISE,
+    "ACCEPTANCE-802": _BESIDE,
+    "ACCEPTANCE-804": _PROMISE,
+    "ACCEPTANCE-805": _BESIDE,
+}
+UNSHOWN: Mapping[str, str] = {
+    "IgnoresItsPromise": _PROMISE,
+    "DraftsAnewEachTime": _PROMISE,
+    "OneStreamForTheBatch": _PROMISE,
+    "SeedsTheGlobalGenerator": _BESIDE,
+    "SeedsNumpy": _BESIDE,
+    "PrintsItsDecisions": _BESIDE,
+    "PrintsItsLaws": _BESIDE,
+}
 
 
 def answer(golden: Golden) -> Answer:
@@ -123,6 +141,7 @@ def _agreed(golden: Golden, found: list[Decision], right: list[Decision], name: 
 
 
 _ANSWERS: Mapping[str, Callable[[Golden], Answer]] = {
+    "warp": golden_warping.answer,
     "verify_greedy": _greedy,
     "verify_sampled": _sampled,
     "verify_random": golden_drawing.answer,

@@ -57,7 +57,7 @@ _DEEP = sixteenths(
         **{(a, b): (1 + 2 * a + b, 4 + a, 11 - 3 * a - b) for a in range(3) for b in range(3)},
     }
 )
-_UNREAD = {**_TABLE, (0,): (0.5, 0.75, 0.25), (2,): (0.0, 0.0, 0.0)}
+_UNREAD = {prefix: np.array(row) for prefix, row in {**_TABLE, (0,): (0.5, 0.75, 0.25), (2,): (0.0, 0.0, 0.0)}.items()}
 """Rows that no draft leads to are no laws."""
 
 
