@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -112,6 +113,8 @@ class Deviation:
     link: str = ""
     witness: str = ""
     """Name of a case in `conformance.<contract>.cases.WITNESSES` that shows it."""
+    fixtures: tuple[str, ...] = ()
+    """Ids of golden cases that show it, beside those that bear its clause where there is a link."""
 
 
 @dataclass(frozen=True)
@@ -280,8 +283,10 @@ def _check(spec: str, declaration: Declaration) -> None:
     for deviation in declaration.deviations:
         if not isinstance(deviation, Deviation) or not deviation.clause or not deviation.reason:
             refuse("deviations", "a deviation names a clause and a reason", deviation)
-        if not (deviation.link or deviation.witness):
+        if not (deviation.link or deviation.witness or deviation.fixtures):
             refuse("deviations", "a deviation has a public link or the witness case that shows it", deviation.clause)
+        if not all(isinstance(one, str) and re.fullmatch("[0-9a-f]{12}", one) for one in deviation.fixtures):
+            refuse("deviations", "fixtures are ids of golden cases", deviation.fixtures)
     if declaration.engine is not None:
         _check_engine(declaration.engine, refuse)
 

@@ -208,12 +208,14 @@ class Check:
         slowest = max((self.cost(name) for name in self.needed or self.implementation.operations), default=DEFAULT_COST)
         return min(wanted, max(LEAST_EXAMPLES, int(self.profile.seconds / (CALLS_AN_EXAMPLE * slowest))))
 
-    def for_each(self, cases: Sequence[Case], body: Callable[[Case], object]) -> None:
-        """Run `body` on each of `cases`, or on the replayed one alone."""
+    def for_each(
+        self, cases: Sequence[Case], body: Callable[[Case], object], told: Callable[[Case], str] | None = None
+    ) -> None:
+        """Run `body` on each of `cases`, or on the replayed one alone; `told` writes down a case that no file holds."""
         first = [case for case in cases if any(case is witness for witness in self.witnesses)]
         rest = [case for case in cases if not any(case is witness for witness in self.witnesses)]
         for case in [self.replay] if self.replay is not None else [*first, *rest]:
-            self._run(body, case)
+            self._run(body, case, told(case) if told else "")
         self._settle()
 
     def _text(self, case: Any) -> str:

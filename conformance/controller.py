@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,6 +22,7 @@ from conformance.journal import Journal
 from conformance.plugin import (
     DEFAULT_IMPLEMENTATION,
     DEFAULT_PROFILE,
+    FIXTURES,
     HERE,
     PROCESS,
     command_prefix,
@@ -31,6 +32,9 @@ from conformance.plugin import (
 from conformance.profiles import ALPHA_OF_A_CHECK, ALPHA_OF_A_RUN, PROFILES
 from conformance.report import model, text
 from conformance.verdicts import Outcome, Verdict
+
+if TYPE_CHECKING:
+    from conformance.fixtures.documents import Vector
 
 SMOKE_SECONDS = 180
 _LETTERS = {
@@ -215,6 +219,7 @@ class Controller:
         journal = Journal(Path(self.settings["journal"]), check)
         remains = journal.read()
         outcome = Outcome(check, file.parent.name, [], Verdict.HARNESS_ERROR.value, "the worker process died")
+        self._adopt_fixture(outcome)
         drawn = ""
         if remains is not None:
             outcome.seconds = round(remains.seconds, 1)
@@ -229,6 +234,13 @@ class Controller:
             journal.close()
         report.conformance = dataclasses.asdict(outcome)
         report.longrepr = text.crash(outcome, drawn)
+
+    def _adopt_fixture(self, outcome: Outcome) -> None:
+        """Where the check replays a golden case: its contract, its clauses, and the command that replays it."""
+        vector = fixture(outcome.check)
+        if vector is not None:
+            outcome.contract, outcome.fixture, outcome.clauses = vector.contract, vector.name, list(vector.clauses)
+            outcome.command = f"{self.settings['command']} -k {vector.id}"
 
     def _adopt_case(self, outcome: Outcome, case_text: str) -> str:
         """Keep the case of a dead check, name its clauses, and draw it."""
@@ -329,6 +341,16 @@ class Controller:
             terminalreporter.line(line)
         for line in text.summary(self.run):
             terminalreporter.line(line)
+
+
+def fixture(check: str) -> Vector | None:
+    """The golden case that a check of this name replays, or None."""
+    folder, _, name = check.partition("::")
+    if not folder.startswith(f"{FIXTURES}/"):
+        return None
+    from conformance.fixtures import reading
+
+    return next((one for one in reading.read(reading.home() / "v1").vectors if f"[{one.name}]" in name), None)
 
 
 def smoke_process(spec: str, file: str) -> tuple[str, str]:

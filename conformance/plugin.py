@@ -21,6 +21,8 @@ PROCESS = "adapters.process"
 PROFILE_NAMES = ("quick", "ci", "deep")
 DEFAULT_PROFILE = "ci"
 MOST_WORKERS = 4
+FIXTURES = "fixtures"
+"""The folder whose checks replay golden cases: its items are of the contracts of their cases."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

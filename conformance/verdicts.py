@@ -86,3 +86,5 @@ class Outcome:
     undecided: int = 0
     passed_over: int = 0
     compared: int = 0
+    fixture: str = ""
+    """Where it is a golden case: contract/operation/id."""

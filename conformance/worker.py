@@ -19,7 +19,7 @@ from conformance import casefile, clauses
 from conformance.check import Check, Raised
 from conformance.draw import drawn
 from conformance.journal import Journal
-from conformance.plugin import HERE
+from conformance.plugin import FIXTURES, HERE
 from conformance.profiles import PROFILES
 from conformance.verdicts import CheckOutcome, ClauseViolation, NotProvided, Outcome, Verdict
 from oracle.errors import BadInput
@@ -66,7 +66,7 @@ class Worker:
         if self.replay is not None:
             kept = [item for item in items if check_name(item.path, item.name) == self.replay.check]
         if self.settings["upto"] is not None:
-            kept = [item for item in kept if set(clauses_of(item)) & set(self.settings["upto"])]
+            kept = [item for item in kept if _reaches(item, set(self.settings["upto"]))]
         if len(kept) < len(items):
             config.hook.pytest_deselected(items=[item for item in items if item not in kept])
             items[:] = kept
@@ -88,7 +88,7 @@ class Worker:
         digest = hashlib.sha256(f"{self.settings['seed']}:{name}".encode()).digest()
         made = Check(
             name=name,
-            contract=item.path.parent.name,
+            contract=contract_of(item),
             clauses=clauses_of(item),
             implementation=self.implementation,
             profile=self.profile,
@@ -126,7 +126,8 @@ class Worker:
         check = item.stash.get(_CHECK, None)
         outcome = Outcome(
             check=check_name(item.path, item.name),
-            contract=item.path.parent.name,
+            contract=contract_of(item),
+            fixture=fixture_of(item),
             clauses=list(clauses_of(item)),
             verdict=Verdict.PASSED.value,
             seconds=round(call.duration, 3),
@@ -164,11 +165,16 @@ class Worker:
 
     def _witnesses(self, item: pytest.Item) -> dict[str, Any]:
         """The cases that the declared deviations of this check name."""
-        known = getattr(importlib.import_module(f"conformance.{item.path.parent.name}.cases"), "WITNESSES", {})
+        if fixture_of(item):
+            return {}
+        known = getattr(importlib.import_module(f"conformance.{contract_of(item)}.cases"), "WITNESSES", {})
         return {d.witness: known[d.witness] for d in self._deviations(item) if d.witness in known}
 
     def _excuse(self, item: pytest.Item, outcome: Outcome, error: ClauseViolation) -> None:
-        """A declared deviation covers what its link reports, or the case that it names and no other."""
+        """A declared deviation covers what its link reports, or the cases that it names and no other."""
+        if fixture_of(item) and any(outcome.fixture.endswith(f"/{one}") for one in self._told_fixtures()):
+            outcome.verdict = Verdict.KNOWN_DEVIATION.value
+            return
         witnesses = [_text(outcome, case) for case in self._witnesses(item).values()]
         for deviation in self._deviations(item):
             if deviation.link or (error.case is not None and _text(outcome, error.case) in witnesses):
@@ -176,6 +182,9 @@ class Worker:
                 return
         if witnesses:
             outcome.reason += " (a deviation is declared here, but its witness is another case)"
+
+    def _told_fixtures(self) -> list[str]:
+        return [identity for d in self.implementation.declaration.deviations for identity in d.fixtures]
 
     def _required(self, check: Check | None, lacking: NotProvided) -> bool:
         names = set(self.settings["require"])
@@ -188,6 +197,9 @@ class Worker:
 
     def _keep_case(self, outcome: Outcome, case: object) -> None:
         if case is None:
+            return
+        if outcome.fixture:
+            outcome.command = f"{self.settings['command']} -k {outcome.fixture.rpartition('/')[2]}"
             return
         content = casefile.CaseFile(outcome.contract, outcome.check, tuple(outcome.clauses), case)
         path = casefile.save(content, Path(self.settings["cases"]))
@@ -243,6 +255,23 @@ def headline(outcome: Outcome) -> list[str]:
 
 def clauses_of(item: pytest.Item) -> tuple[str, ...]:
     return tuple(identity for marker in item.iter_markers("clauses") for identity in marker.args)
+
+
+def contract_of(item: pytest.Item) -> str:
+    """The contract that a check belongs to: its folder's, or that of the golden case."""
+    return fixture_of(item).partition("/")[0] or item.path.parent.name
+
+
+def fixture_of(item: pytest.Item) -> str:
+    """The golden case that an item replays, or nothing."""
+    vector = getattr(getattr(item, "callspec", None), "params", {}).get("vector")
+    return str(vector.name) if item.path.parent.name == FIXTURES and vector is not None else ""
+
+
+def _reaches(item: pytest.Item, upto: set[str]) -> bool:
+    """Whether a check judges one of these clauses; a golden case is compared whole, so it touches no other."""
+    touched = set(clauses_of(item))
+    return touched <= upto if fixture_of(item) else bool(touched & upto)
 
 
 def _near(path: Path, folder: Path) -> str:

@@ -61,6 +61,21 @@ class Run:
         return sorted({outcome.contract for outcome in self.outcomes})
 
     @property
+    def checks(self) -> list[Outcome]:
+        """The outcomes that clauses are judged by: golden cases stand beside them."""
+        return [outcome for outcome in self.outcomes if not outcome.fixture]
+
+    @property
+    def fixtures(self) -> dict[str, dict[str, list[str]]]:
+        """Contract → word → the golden cases that ended so, by operation and id."""
+        found: dict[str, dict[str, list[str]]] = {}
+        for outcome in self.outcomes:
+            if outcome.fixture:
+                name = outcome.fixture.partition("/")[2]
+                found.setdefault(outcome.contract, {}).setdefault(outcome.verdict, []).append(name)
+        return found
+
+    @property
     def observed(self) -> dict[str, str]:
         """Conventions seen at work."""
         return {k: v for outcome in self.outcomes for k, v in sorted(outcome.observed.items())}
@@ -104,7 +119,7 @@ def clause_verdicts(run: Run) -> dict[str, list[Outcome]]:
     found: dict[str, list[Outcome]] = {}
     for contract in run.contracts:
         for identity in clauses.clauses(contract):
-            checks = [outcome for outcome in run.outcomes if identity in outcome.clauses]
+            checks = [outcome for outcome in run.checks if identity in outcome.clauses]
             if checks:
                 found[identity] = checks
     return found
@@ -152,12 +167,26 @@ def _stale(run: Run) -> list[str]:
     """Deviations that are declared and no longer seen: they pass now, or no check is about them."""
     found = []
     for deviation in run.declaration["deviations"]:
-        checks = [outcome for outcome in run.outcomes if deviation["clause"] in outcome.clauses]
+        found += _stale_fixtures(run, deviation)
+        if deviation.get("fixtures") and not (deviation["link"] or deviation["witness"]):
+            continue
+        checks = [outcome for outcome in run.checks if deviation["clause"] in outcome.clauses]
         if any(o.verdict == Verdict.KNOWN_DEVIATION.value for o in checks):
             continue
         spoke = [o for o in checks if o.verdict in {v.value for v in _SAYS_SOMETHING}]
         found.append(f"{deviation['clause']}: {'it passes now' if spoke else 'no check that ran is about it'}")
     return found
+
+
+def _stale_fixtures(run: Run, deviation: Mapping[str, Any]) -> list[str]:
+    """The golden cases that a deviation names and that do not show it."""
+    verdicts = {outcome.fixture.rpartition("/")[2]: outcome.verdict for outcome in run.outcomes if outcome.fixture}
+    clause, known = deviation["clause"], Verdict.KNOWN_DEVIATION.value
+    return [
+        f"{clause}: fixture {identity} {f'is {verdicts[identity]}' if identity in verdicts else 'is none that ran'}"
+        for identity in deviation.get("fixtures", ())
+        if verdicts.get(identity) != known
+    ]
 
 
 def _missing(run: Run, required: Sequence[str]) -> list[str]:

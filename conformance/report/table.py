@@ -27,14 +27,16 @@ def implementations(runs: Sequence[Run]) -> str:
         if not known:
             continue
         groups = list(dict.fromkeys(c.group for c in clauses.clauses(contract).values() if not c.excluded))
+        replayed = any(contract in run.fixtures for run in known)
+        columns = [*groups, *(["fixtures"] if replayed else [])]
         lines += [
             f"### {contract}",
             "",
-            f"| implementation | version | {' | '.join(groups)} |",
-            f"|---|---|{'---|' * len(groups)}",
+            f"| implementation | version | {' | '.join(columns)} |",
+            f"|---|---|{'---|' * len(columns)}",
         ]
         for run in known:
-            cells = [cell(run, contract, group) for group in groups]
+            cells = [cell(run, contract, group) for group in groups] + [golden(run, contract)] * replayed
             lines.append(f"| `{run.spec}` | {run.declaration['version']} | {' | '.join(cells)} |")
         lines.append("")
     lines.append(
@@ -97,7 +99,7 @@ def _seen(run: Run, name: str) -> str:
 
 def speaks(run: Run, contract: str) -> bool:
     """Whether the run says anything about the contract."""
-    return any(o.contract == contract and o.verdict not in _QUIET for o in run.outcomes)
+    return any(o.contract == contract and o.verdict not in _QUIET for o in run.checks)
 
 
 def trains(run: Run) -> bool:
@@ -121,6 +123,16 @@ def cell(run: Run, contract: str, group: str) -> str:
     return " ".join(sorted({_QUIET.get(word, word) for word in found})) or "–"
 
 
+def golden(run: Run, contract: str) -> str:
+    """How the golden cases fared: a tick where all that say something passed, and the number of every other word."""
+    words = run.fixtures.get(contract, {})
+    told = {word: len(names) for word, names in words.items() if word not in _QUIET}
+    others = [f"{count} {word}" for word, count in told.items() if word != Verdict.PASSED.value]
+    if others or not told:
+        return ", ".join(others) or " ".join(sorted({_QUIET[word] for word in words})) or "–"
+    return f"✓ {told[Verdict.PASSED.value]}"
+
+
 def evidence(run: Run, deviation: dict[str, str]) -> str:
     """Where the deviation can be seen: its public report, or the witness and what happened on it."""
     if deviation["link"]:
@@ -130,7 +142,7 @@ def evidence(run: Run, deviation: dict[str, str]) -> str:
 
 
 def _shows(outcome: Outcome, clause: str) -> bool:
-    return clause in outcome.clauses and outcome.verdict == Verdict.KNOWN_DEVIATION.value
+    return clause in outcome.clauses and not outcome.fixture and outcome.verdict == Verdict.KNOWN_DEVIATION.value
 
 
 def replace(page: str, part: str, content: str) -> str:

@@ -33,12 +33,14 @@ def crash(outcome: Outcome, drawn: str) -> str:
 def summary(run: Run) -> Iterator[str]:
     """The verdict: rungs, deviations, what could not be seen, and the count of every word."""
     yield from _rungs(run)
+    yield from _fixtures(run)
     for deviation in run.declaration["deviations"]:
-        seen = [
-            o for o in run.outcomes if deviation["clause"] in o.clauses and o.verdict == Verdict.KNOWN_DEVIATION.value
-        ]
+        known = Verdict.KNOWN_DEVIATION.value
+        seen = [o for o in run.checks if deviation["clause"] in o.clauses and o.verdict == known]
+        seen = seen or [o for o in run.outcomes if o.fixture.rpartition("/")[2] in deviation.get("fixtures", ())]
         if seen:
-            evidence = deviation["link"] or f"witness {deviation['witness']}"
+            witness = deviation["witness"] or f"fixture {seen[0].fixture}"
+            evidence = deviation["link"] or f"witness {witness}"
             yield from _wrapped(f"known deviation {deviation['clause']}: {deviation['reason']} ({evidence})")
             first, _, _ = seen[0].reason.partition("\n")  # what follows draws the case
             yield from _wrapped(f"  seen: {first}")
@@ -46,7 +48,7 @@ def summary(run: Run) -> Iterator[str]:
         yield from _wrapped(f"STALE deviation {line}")
     for line in run.missing:
         yield f"MISSING, required: {line}"
-    for outcome in run.outcomes:
+    for outcome in run.checks:
         for statistic in outcome.statistics:
             yield from _wrapped(f"{', '.join(outcome.clauses)}: {statistic['sentence']}")
     declared = run.declaration["conventions"]
@@ -66,12 +68,12 @@ def summary(run: Run) -> Iterator[str]:
 def _rungs(run: Run) -> Iterator[str]:
     """One line a group of each contract: how its clauses fared."""
     verdicts = clause_verdicts(run)
-    for contract in run.contracts:
+    for contract in dict.fromkeys(outcome.contract for outcome in run.checks):
         by_group: dict[str, list[tuple[str, list[Outcome]]]] = {}
         for identity, checks in verdicts.items():
             if clauses.clause(identity).contract == contract:
                 by_group.setdefault(clauses.clause(identity).group, []).append((identity, checks))
-        words = {outcome.verdict for outcome in run.outcomes if outcome.contract == contract}
+        words = {outcome.verdict for outcome in run.checks if outcome.contract == contract}
         if _LACKING in words and words <= {_LACKING, Verdict.NOT_APPLICABLE.value}:
             yield f"{contract}: {_LACKING}"
             continue
@@ -86,6 +88,24 @@ def _rungs(run: Run) -> Iterator[str]:
             yield from _wrapped(f"beside it: {'; '.join(run.rungs_beside[contract])}")
 
 
+def _fixtures(run: Run) -> Iterator[str]:
+    """One line a contract: how its golden cases fared; those that failed by name."""
+    for contract, words in run.fixtures.items():
+        told = [
+            f"{word} {len(names)}" + (f" ({', '.join(names)})" if word not in _COUNTED else "")
+            for word, names in sorted(words.items(), key=lambda item: item[0] != Verdict.PASSED.value)
+        ]
+        yield from _wrapped(f"fixtures of {contract}: {'; '.join(told)}")
+    laws = [statistic for outcome in run.outcomes if outcome.fixture for statistic in outcome.statistics]
+    if laws:
+        alpha, distance = (max(law[name] for law in laws) for name in ("alpha", "distance"))
+        yield from _wrapped(
+            f"{len(laws)} fixtures are laws: α ≤ {alpha:g} each; a deviation of {distance:.2g} in any would have "
+            f"been seen with power ≥ {laws[0]['power']:g}"
+        )
+
+
+_COUNTED = {v.value for v in (Verdict.PASSED, Verdict.NOT_PROVIDED, Verdict.NOT_APPLICABLE, Verdict.UNDECIDABLE)}
 _LACKING = Verdict.NOT_PROVIDED.value
 
 

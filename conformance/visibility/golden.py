@@ -222,8 +222,8 @@ ATTENTIONS = (
 GOLDEN: tuple[Golden, ...] = (*GRAPHS, *MASKS, *ATTENTIONS)
 UNTOUCHED: Mapping[str, str] = {}
 UNSHOWN: Mapping[str, str] = {
-    "AbsoluteUndeclared": "what it hands out is right for what it calls itself applicable to; that it is not applicable "
-    "to what it declares is no matter of an answer",
+    "AbsoluteUndeclared": "what it hands out is right where it calls itself applicable; that this is not where it says, "
+    "is no matter of an answer",
 }
 
 
