@@ -135,11 +135,24 @@ def conventions(operation: str, case: Any) -> tuple[str, ...]:
     if operation == "state_gradient":
         return (f"rollout_gradient={case.gradient}",)
     if operation != "rollout_loss":
-        return ("denominator=supervised", "denominator_epsilon=0")
+        rests = case.supervise.any() and not spoilt(operation, case)
+        whole = ("denominator=supervised",) if not case.supervise.all() else ()
+        return (*whole, "denominator_epsilon=0") if rests else ()
     values = {name: str(getattr(case, name)) for name in ("denominator", "restricted_target", "gate", "divergence")}
     values |= {"reduction": case.reduction, "denominator_epsilon": f"{case.denominator_epsilon:g}"}
-    values["step_decay"] = _decay(case)
+    if len(case.draft_logits) > 1:
+        values["step_decay"] = _decay(case)
     return tuple(f"{name}={value}" for name, value in values.items())
+
+
+def spoilt(operation: str, case: Any) -> bool:
+    """Whether a row that counts holds what is no number."""
+    for name in masked.pairs(operation):
+        values = getattr(case, name)
+        counted = case.supervise if case.supervise.ndim == values.ndim - 1 else case.supervise.any(axis=0)
+        if (np.isnan(values[counted]) | (values[counted] == np.inf)).any():
+            return True
+    return False
 
 
 def _decay(case: RolloutLossCase) -> str:
@@ -173,12 +186,12 @@ def everywhere(operation: str, clauses: tuple[int, ...]) -> Iterator[Golden]:
         902,
         flags=("nothing supervised",),
     )
-    spoilt = list(masked.spoilt(base, operation))
+    cases = list(masked.spoilt(base, operation))
     yield single(
-        operation, spoilt[0][3], "A row that counts holds NaN on the drafter's side.", 903, flags=("no number",)
+        operation, cases[0][3], "A row that counts holds NaN on the drafter's side.", 903, flags=("no number",)
     )
     yield single(
-        operation, spoilt[3][3], "A row that counts holds +inf on the target's side.", 903, flags=("no number",)
+        operation, cases[3][3], "A row that counts holds +inf on the target's side.", 903, flags=("no number",)
     )
     yield single(
         operation,

@@ -23,9 +23,38 @@ from conformance.losses.cases import (
     masked_rollouts,
     tied_gate,
 )
+from conformance.losses.conventions import Settled, fields
 from conformance.losses.golden_cases import edge, everywhere, plain, single
 from conformance.losses.large import STEPS, long_rollout
 from oracle.types import GRADIENTS, DraftMapCase, RolloutLossCase, StateGradientCase
+
+RELEASED: Mapping[str, Settled] = {
+    "over all rows": {"denominator": "rows"},
+    "over the mask, without a gate, a decay of 0.9": {
+        **{"denominator": "mask", "gate": "none", "denominator_epsilon": 1e-5, "step_decay": 0.9}
+    },
+    "a divergence over the mask, without a gate, no decay": {
+        **{"denominator": "mask", "gate": "none", "divergence": "kl", "denominator_epsilon": 1e-5, "step_decay": 1.0}
+    },
+}
+"""How released trainers count, in words → their conventions: EAGLE-3's own, SpecForge and AngelSlim; ModelOpt;
+speculators."""
+
+
+def _released() -> Iterator[Golden]:
+    name, clauses = "rollout_loss", (701, 702, 703, 704, 705, 706, 710)
+    for words, given in RELEASED.items():
+        more = (707, 709) if "divergence" in given else (707,) if "gate" in given else ()
+        turned = dataclasses.replace(SEPARATING, **fields(given, 3, {}))
+        if "gate" in given:  # the other one is among the cases of each convention
+            yield single(name, turned, f"Three steps behind a map, {words}.", *clauses, *more)
+        yield single(name, beside_an_empty_step(given), f"An empty step, {words}.", *clauses, *more, 708)
+        poisoned = masked.poisoned(turned, name, 5)
+        yield single(name, poisoned, f"Other rows hold NaN, {words}.", *clauses, *more, 901, flags=("poison",))
+        yield single(name, long_rollout(given), f"Seven steps, {words}.", 701, 702, 710, flags=("many steps",))
+        none, one = masked_rollouts(given)
+        yield single(name, none, f"A token masked on both sides, {words}.", 303, 701, flags=("masked",))
+        yield single(name, one, f"A token of the target is impossible, {words}.", 303, 701, flags=("masked",))
 
 
 def _rollouts() -> Iterator[Golden]:
@@ -49,18 +78,17 @@ def _rollouts() -> Iterator[Golden]:
     }
     for (field, value), (clause, words) in told.items():
         flags = ("gated rows",) if field == "gate" else ("padding",) if field == "denominator" else ()
-        asked: Mapping[str, Any] = {field: value}
-        yield of(dataclasses.replace(SEPARATING, **asked), words, *step, *whole, clause, flags=flags)
+        one: Mapping[str, Any] = {field: value}
+        yield of(dataclasses.replace(SEPARATING, **one), words, *step, *whole, clause, flags=flags)
     both = dataclasses.replace(SEPARATING, restricted_target="raw", divergence="kl", gate="none", denominator="mask")
     yield of(both, "A raw target, its divergence, no gate, the rows of the mask.", *step, *whole, 709)
     for weights, words in (
         ((1.0, 0.9, 0.9**2), "Steps decay by 0.9."),
-        ((1.0, 1.0, 1.0), "Steps do not decay."),
         ((1.5, 0.0, 0.25), "Weights that are no powers, one of them 0."),
     ):
         yield of(dataclasses.replace(SEPARATING, step_weights=weights), words, *step, *whole)
-    for epsilon, words in ((1e-5, "An epsilon of 10⁻⁵."), (0.5, "An epsilon of a half.")):
-        yield of(dataclasses.replace(SMALL, denominator_epsilon=epsilon), words, 701, 707, *whole)
+    small = dataclasses.replace(SMALL, denominator_epsilon=1e-5)
+    yield of(small, "An epsilon of 10⁻⁵ under a large loss.", 701, 707, 710)
     yield of(
         dataclasses.replace(SEPARATING, denominator_epsilon=0.5),
         "An epsilon in each of three steps.",
@@ -108,9 +136,9 @@ def _rollouts() -> Iterator[Golden]:
         (5, {"restricted_target": "raw"}),
         (1, {"restricted_target": "raw"}),
     )
-    for i, fields in edges:
+    for i, asked in edges:
         draft, target = EDGE_LOGITS[i]
-        case = RolloutLossCase(draft[None], target[None], np.ones((1, len(draft)), dtype=bool), **fields)
+        case = RolloutLossCase(draft[None], target[None], np.ones((1, len(draft)), dtype=bool), **asked)
         yield edge(name, case, i, 701, 710)
 
 
@@ -154,4 +182,4 @@ def _states() -> Iterator[Golden]:
             yield single("state_gradient", StateGradientCase(steps, gradient), words, 1102)
 
 
-ROLLOUTS: tuple[Golden, ...] = (*_rollouts(), *_maps(), *_states())
+ROLLOUTS: tuple[Golden, ...] = (*_rollouts(), *_released(), *_maps(), *_states())
