@@ -33,7 +33,7 @@ from conformance.acceptance.golden_making import (
 )
 from conformance.fixtures import laws
 from conformance.fixtures.golden import Answer, Golden
-from conformance.roads import decision_laws as road
+from conformance.roads import schemes as road
 from conformance.verdicts import HarnessError
 from oracle.discrete import Row
 from oracle.enumeration import branches
@@ -41,7 +41,7 @@ from oracle.types import VerifyCase
 from oracle.walks import walk_of
 
 ALPHA = 1e-9
-TRIALS = 1024
+TRIALS, MORE = 512, 1024
 CALLS = 256
 """Of a batch, which is asked call by call."""
 
@@ -123,7 +123,8 @@ def answer(golden: Golden) -> Answer:
     roads = ("oracle", "rationals")
     if not isinstance(golden, Together):
         (law,) = members
-        return Answer(law, roads, "law", _limits(law, TRIALS))
+        # what is certain nearly always takes more trials to be seen to be certain
+        return Answer(law, roads, "law", _limits(law, MORE if max(law.values()) > Fraction(3, 4) else TRIALS))
     joint = {
         tuple(outcome for outcome, _ in ways): _product(p for _, p in ways)
         for ways in product(*(member.items() for member in members))
@@ -143,9 +144,9 @@ def _product(factors: Any) -> Fraction:
     return total
 
 
-def _by_branches(case: VerifyCase, scheme: str) -> dict[road.Outcome, Fraction]:
+def _by_branches(case: VerifyCase, scheme: str) -> dict[road.Share, Fraction]:
     walk = walk_of(scheme)
-    found: dict[road.Outcome, Fraction] = {}
+    found: dict[road.Share, Fraction] = {}
     for weight, decision in branches(lambda run: walk(_Exact(case), run)):
         key = (decision.path, decision.frontier)
         found[key] = found.get(key, Fraction(0)) + weight

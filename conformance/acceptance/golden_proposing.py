@@ -28,7 +28,7 @@ from oracle.discrete import Row, without
 from oracle.enumeration import Run, branches
 from oracle.types import ProposalCase, Proposals
 
-TRIALS = 1024
+TRIALS = 512
 """Of a law; of a relation the case says itself how many there are."""
 ROUNDINGS = 4
 """A declared row is cast, and may be renormalised."""

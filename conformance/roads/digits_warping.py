@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from conformance.roads.warping import Parameters, parameters
 from oracle.types import WarpCase
 
 ORDER = ("top_k", "top_p", "min_p")
@@ -21,13 +20,23 @@ SMALLEST = 400
 """Decimal places behind which a mass is zero in every format."""
 
 
+class Parameters(NamedTuple):
+    """What one row is warped with."""
+
+    temperature: float
+    top_k: float
+    top_p: float
+    min_p: float
+
+
 def rows(case: WarpCase, digits: int) -> list[list[Any]]:
     """The law of each row, entries of mpmath."""
     import mpmath
 
     held = np.asarray(case.logits).reshape(-1, np.asarray(case.logits).shape[-1]).tolist()
+    given = [np.broadcast_to(getattr(case, name), len(held)).tolist() for name in Parameters._fields]
     with mpmath.workdps(digits):
-        return [_law(row, parameters(case, r), mpmath.mpf, mpmath.exp) for r, row in enumerate(held)]
+        return [_law(row, Parameters(*own), mpmath.mpf, mpmath.exp) for row, own in zip(held, zip(*given))]
 
 
 def _law(logits: Sequence[float], given: Parameters, mpf: Callable[..., Any], exp: Callable[..., Any]) -> list[Any]:
