@@ -14,6 +14,8 @@ from oracle.types import ReleaseCase, Violation
 
 OPERATION = "check_release"
 FIELDS = ("clause", "field", "message")
+WORDS_BESIDE = 6
+"""A message has more words than it takes to show two values: those that say what goes wrong."""
 
 
 def ask(check: Check, case: ReleaseCase) -> list[Any]:

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import strategies as st
 
 from conformance.casefile import storable
+from conformance.manifest import files as files
 from conformance.manifest import hostile, sins_of_addresses, sins_of_vocabulary  # noqa: F401 - they register faults
 from conformance.manifest.releases import MAKERS, document, write, write_manifest
 from conformance.manifest.sins import SINS

@@ -165,8 +165,8 @@ def write_map(parts: Parts, convention: str = "offset") -> None:
         parts.drafter["t2d"] = tensor(marked, "BOOL")
 
 
-def _release(seed: int, layout: str, dtype: str, variant: str, reduced: bool) -> tuple[Parts, Maker]:
-    maker = Maker(seed)
+def _release(seed: int | Maker, layout: str, dtype: str, variant: str, reduced: bool) -> tuple[Parts, Maker]:
+    maker = Maker(seed) if isinstance(seed, int) else seed
     target, target_config = maker.target(dtype)
     ids = maker.ids() if reduced else None
     layers = None if variant == "eagle1" else [1, maker.layers // 2 - 1, maker.layers - 4]
@@ -181,21 +181,21 @@ def _release(seed: int, layout: str, dtype: str, variant: str, reduced: bool) ->
     return parts, maker
 
 
-def eagle(seed: int) -> Parts:
+def eagle(seed: int | Maker) -> Parts:
     """EAGLE-1 as SafeAILab publishes it: the embedding copied, the target's head."""
     parts, _ = _release(seed, "eagle", "F16", "eagle1", False)
     parts.config["architectures"] = ["LlamaForCausalLM"]
     return parts
 
 
-def eagle3(seed: int) -> Parts:
+def eagle3(seed: int | Maker) -> Parts:
     """EAGLE-3 as SafeAILab publishes it: no word of layers."""
     parts, _ = _release(seed, "eagle3", "F16", "eagle3", True)
     parts.config["architectures"] = ["LlamaForCausalLMEagle3"]
     return parts
 
 
-def specforge(seed: int) -> Parts:
+def specforge(seed: int | Maker) -> Parts:
     """As SpecForge exports it: the embedding with it, layers by those that are left."""
     parts, maker = _release(seed, "specforge", "BF16", "eagle3", True)
     ids = {"eagle_aux_hidden_state_layer_ids": parts.layers, "use_aux_hidden_state": True}
@@ -204,7 +204,7 @@ def specforge(seed: int) -> Parts:
     return parts
 
 
-def speculators(seed: int) -> Parts:
+def speculators(seed: int | Maker) -> Parts:
     """As speculators saves it: decoder settings one level down, layers by those that are entered."""
     parts, maker = _release(seed, "speculators", "BF16", "eagle3", True)
     inner = {key: value for key, value in parts.config.items() if key != "draft_vocab_size"}
@@ -228,7 +228,7 @@ def speculators(seed: int) -> Parts:
     return parts
 
 
-def modelopt(seed: int) -> Parts:
+def modelopt(seed: int | Maker) -> Parts:
     """As modelopt exports it: no `t2d`, flags of its own, layers by those that are left."""
     parts, _ = _release(seed, "modelopt", "BF16", "eagle3", True)
     flags = {"use_aux_hidden_state": True, "use_input_layernorm_in_first_layer": True, "use_last_layernorm": True}
@@ -240,7 +240,7 @@ def modelopt(seed: int) -> Parts:
     return parts
 
 
-def vllm(seed: int) -> Parts:
+def vllm(seed: int | Maker) -> Parts:
     """A head for vLLM over the whole vocabulary, which is the target's; layers by those that are entered."""
     parts, _ = _release(seed, "vllm", "F32", "eagle3", False)
     entered = [i + 1 for i in parts.layers or []]
@@ -248,7 +248,7 @@ def vllm(seed: int) -> Parts:
     return parts
 
 
-def serving(seed: int) -> Parts:
+def serving(seed: int | Maker) -> Parts:
     """A head for SGLang or vLLM: which layers its ids mean, the document says."""
     parts, _ = _release(seed, "serving", "BF16", "eagle3", True)
     ids = {"eagle_aux_hidden_state_layer_ids": parts.layers}
@@ -256,10 +256,10 @@ def serving(seed: int) -> Parts:
     return parts
 
 
-MAKERS: Mapping[str, Callable[[int], Parts]] = {
+MAKERS: Mapping[str, Callable[[int | Maker], Parts]] = {
     kind.__name__: kind for kind in (eagle, eagle3, specforge, speculators, modelopt, vllm, serving)
 }
-"""Layout → what makes a good release in it."""
+"""Layout → what makes a good release in it, from a seed or from a maker of its own."""
 
 
 def write(parts: Parts, folder: Path) -> tuple[Path, Path]:

@@ -6,15 +6,15 @@ import json
 import re
 import tomllib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conformance import clauses
 from conformance.check import Check
-from conformance.manifest.asking import FIELDS, OPERATION, ask, judge
+from conformance.manifest.asking import FIELDS, OPERATION, WORDS_BESIDE, ask, judge
 from conformance.manifest.cases import GOOD, Recipe, drawn, first, made, of
+from conformance.manifest.files import contents
 from conformance.verdicts import ClauseViolation
 from oracle.types import ReleaseCase
 
@@ -33,8 +33,6 @@ BOTH: dict[str, tuple[str, Callable[[Said, Said, Said], tuple[object, object]]]]
     ),
 }
 """Fault → its clause, and the two values that disagree, from manifest, drafter's and target's configuration."""
-WORDS_BESIDE = 4
-"""A message has more words than its two values."""
 
 
 @pytest.mark.clauses("MANIFEST-101")
@@ -95,8 +93,3 @@ def documents(case: ReleaseCase) -> tuple[Said, Said, Said]:
         json.loads((folder / "config.json").read_text(encoding="utf-8")) for folder in (case.drafter, case.target)
     ]
     return tomllib.loads(case.manifest.read_text(encoding="utf-8")), configs[0], configs[1]
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """Every file below the folder, byte by byte."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
