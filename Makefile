@@ -20,7 +20,8 @@ IMPLEMENTATIONS = adapters.reference adapters.transformers adapters.flashspec ad
 # The pair matrix of docs/drafters.md; those that run a clone of yours are there where it is.
 TRAINERS = adapters.specforge adapters.speculators adapters.angelslim adapters.modelopt \
     $(if $(EAGLE_CLONE),adapters.eagle adapters.eagle:eagle3) $(if $(HASS_CLONE),adapters.hass)
-SERVERS = adapters.angelslim:serving adapters.vllm:drafter $(if $(EAGLE_CLONE),adapters.eagle:serving)
+SERVERS = adapters.angelslim:serving adapters.vllm:drafter $(if $(EAGLE_CLONE),adapters.eagle:serving) \
+    $(if $(HASS_CLONE),adapters.hass:serving)
 
 .PHONY: help conformance test full tables pairs calibration clean-environments
 .DEFAULT_GOAL := help
@@ -55,7 +56,8 @@ full:
 	@if [ -n "$$EAGLE_CLONE" ]; then set -e; for impl in adapters.eagle adapters.eagle:eagle3 \
 	    adapters.eagle:serving adapters.eagle:half adapters.eagle:engine; do \
 	    $(MAKE) --no-print-directory conformance IMPL=$$impl PROFILE=ci; done; fi
-	@if [ -n "$$HASS_CLONE" ]; then $(MAKE) --no-print-directory conformance IMPL=adapters.hass PROFILE=ci; fi
+	@if [ -n "$$HASS_CLONE" ]; then set -e; for impl in adapters.hass adapters.hass:serving; do \
+	    $(MAKE) --no-print-directory conformance IMPL=$$impl PROFILE=ci; done; fi
 	@$(MAKE) --no-print-directory conformance IMPL=adapters.reference PROFILE=deep
 	@$(MAKE) --no-print-directory calibration
 	@$(run) dev -m pytest bench/bench_manifest.py

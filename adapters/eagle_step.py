@@ -28,7 +28,7 @@ import numpy as np
 
 from adapters import clone_features as shared
 from adapters import draft_steps, eagle_drafter
-from adapters.clones import Clone, Namespace
+from adapters.clones import Clone, Namespace, Source
 from adapters.interface import Deviation, NotApplicable
 from oracle.types import DrafterCase, DraftRollout
 
@@ -44,15 +44,19 @@ TRAINING_DEVIATIONS = (
 def draft_logits(case: DrafterCase) -> DraftRollout:
     """The case's prefix and rollout, by the model that serves its variant."""
     applicable(case)
-    names = _names(case.variant)
-    model, head = loaded(names, case, strict=False)
+    return served(CLONE.source(FILES[case.variant]), _names(case.variant), case, strict=False)
+
+
+def served(source: Source, names: Namespace, case: DrafterCase, strict: bool) -> DraftRollout:
+    """A prefix and its rollout by the `Model` of a file. names: those that the file's definitions were run in."""
+    model, head = loaded(names, case, strict)
 
     def forward(states: Any, tokens: Any, **more: Any) -> Any:
         return model(states, tokens, use_cache=True, **more)
 
     def spoken(state: Any) -> Any:
         given = {**names, "self": model, "head": head, "last_hidden": state}
-        CLONE.source(FILES[case.variant]).between("last_headout", "last_headout", "topK_genrate")(given)
+        source.between("last_headout", "last_headout", "topK_genrate")(given)
         return given["last_headout"]
 
     return draft_steps.rolled_out(names["torch"], case, forward, spoken)

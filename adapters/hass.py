@@ -21,7 +21,8 @@ with the steps and the k of the case on its command line.
   the weights are settings of the script and follow the case.
 - noise: its `aug`, with `torch.rand_like` replaced by the case's uniforms for `feature_noise`, and with torch's global
   generator for `noisy_sample`.
-- `draft_logits`: the same statements with a case's weights: see `adapters.hass_drafter`.
+- `draft_logits`: the same statements with a case's weights: see `adapters.hass_drafter`, also for
+  `adapters.hass:serving`.
 - `state_gradient`: `torch.autograd.grad` of every step's loss to every output of the watched drafter.
 
 The segment of a batch row is a sample: it is cut out, and the collator pads it on the right. Not applicable, too:
@@ -227,6 +228,24 @@ def hass_loss(case: HassLossCase) -> LossResult:
 def draft_logits(case: DrafterCase) -> DraftRollout:
     """`predict` and `out_head` of prefix and rollout: see `adapters.hass_drafter`."""
     return hass_drafter.trained(SCRIPT, CLONE, MODEL, case)
+
+
+class serving:
+    """`adapters.hass:serving`: the numeric step of the drafter that it serves, EAGLE-1's."""
+
+    DECLARATION = Declaration(
+        name="HArmonizedSS/HASS serving",
+        version=CLONE.revision(),
+        links=(f"{_TREE}/model/cnets.py",),
+        conventions={"fusion_order": "embedding_first"},
+        arithmetic=Arithmetic(dtype="float32"),
+        cost={"draft_logits": 1.5e-2},
+    )
+
+    @staticmethod
+    def draft_logits(case: DrafterCase) -> DraftRollout:
+        """`Model` of `model/cnets.py`: see `adapters.hass_drafter`."""
+        return hass_drafter.served(CLONE, "model/cnets.py", case)
 
 
 def state_gradient(case: StateGradientCase) -> Flags:

@@ -1,5 +1,6 @@
-"""HASS's numeric draft step, as `adapters.hass` trains: a prefix and its rollout by the statements of its loop.
+"""HASS's numeric draft step: it trains as `adapters.hass`, and serves as `adapters.hass:serving`.
 
+A trainer's prefix and rollout go through the statements of its loop.
 `Model` of `model/cnets_hass.py` gets the weights strictly, and its head beside it, as it is the target's. The loop runs
 over a batch of one sample. Its rows are absolute: row S − 1 + s of step s consumes rollout token s, with the state that
 the row before it made one step before. Every step runs over all rows, and those behind a row take a share of its
@@ -9,19 +10,23 @@ rollout ends.
 The loop gives the drafter no positions: they are given here, as an argument of its forward. They index a rotary table
 as long as the batch, so there are as many rows as it takes, fillers behind the last.
 
+Serving is `Model` of `model/cnets.py`, call by call, as EAGLE's is: see `adapters.eagle_step`. Weights are loaded
+strictly, as its `EaModel` does it.
+
 Not applicable: EAGLE-3, EAGLE-1 fused feature first, a width of heads other than hidden / heads, biases other than that
 of the fusion and `qkv_bias`.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from adapters import clone_features as shared
 from adapters import eagle_step
-from adapters.clones import Clone
+from adapters.clones import Clone, Namespace
 from adapters.interface import Deviation, NotApplicable
 from oracle.types import DrafterCase, DraftRollout
 
@@ -41,15 +46,10 @@ DEVIATIONS = tuple(
 
 def trained(script: shared.Script, clone: Clone, model: str, case: DrafterCase) -> DraftRollout:
     """`predict` and what the head makes of it, of the rows that prefix and rollout end with."""
-    if case.variant != "eagle1":
-        raise NotApplicable("it trains EAGLE-1")
-    eagle_step.applicable(case)
+    _applicable(case)
     names = script.namespace()
     torch = names["torch"]
-    torch.set_num_threads(1)
-    defined = shared.model_names(torch)
-    clone.source(model).define(defined)
-    drafter, head = eagle_step.loaded(defined, case, strict=True)
+    drafter, head = eagle_step.loaded(_names(clone, model), case, strict=True)
     rows, steps = len(case.tokens), len(case.rollout_tokens) + 1
     names["args"].forward_num_total, names["args"].topk = steps, 1
     positions = np.concatenate([case.positions, int(case.positions[-1]) + 1 + np.arange(steps - 1)])
@@ -88,3 +88,25 @@ def trained(script: shared.Script, clone: Clone, model: str, case: DrafterCase) 
             for steps_of in (spoken[1:], run.predicted)
         )
     )
+
+
+def served(clone: Clone, model: str, case: DrafterCase) -> DraftRollout:
+    """States and logits of `Model.forward`, the prefix first and then token by token."""
+    _applicable(case)
+    return eagle_step.served(clone.source(model), _names(clone, model), case, strict=True)
+
+
+def _applicable(case: DrafterCase) -> None:
+    if case.variant != "eagle1":
+        raise NotApplicable("its drafter is that of EAGLE-1")
+    eagle_step.applicable(case)
+
+
+@cache
+def _names(clone: Clone, model: str) -> Namespace:
+    """The namespace of a file of the clone."""
+    torch = shared.import_torch(clone)
+    torch.set_num_threads(1)
+    names = shared.model_names(torch)
+    clone.source(model).define(names)
+    return names
