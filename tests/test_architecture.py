@@ -33,6 +33,8 @@ def imported(path: Path, top_level: bool = False) -> set[str]:
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_imports_point_from_conformance_to_adapters_to_oracle(path: Path) -> None:
     wrong = FORBIDDEN[path.relative_to(ROOT).parts[0]]
+    if path.is_relative_to(ROOT / "oracle" / "fast"):
+        wrong = wrong - {"torch"}
     assert not {name for name in imported(path) if name.partition(".")[0] in wrong}
 
 
@@ -55,6 +57,12 @@ def test_roads_compute_by_what_the_project_depends_on(path: Path) -> None:
 
     assert others(imported(path)) <= ({"mpmath"} if path.name.startswith("digits_") else set())
     assert not others(imported(path, top_level=True))
+
+
+def test_fast_paths_share_nothing_with_the_oracle_but_types_and_errors() -> None:
+    for path in (ROOT / "oracle" / "fast").glob("*.py"):
+        own = {name for name in imported(path) if name.startswith("oracle")}
+        assert all(name.startswith(("oracle.fast", "oracle.types", "oracle.errors")) for name in own), path.name
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
