@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import re
+import shlex
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -12,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
+from rich.theme import Theme
 from typer.testing import CliRunner
 
 from adapters.interface import CONTRACTS
@@ -117,6 +121,50 @@ def test_run_judges(tmp_path: Path) -> None:
     assert done.code == 0 and done.count("passed") > 0, done.output
     code, output = call("report", report)
     assert code == 0 and output.startswith("reference ") and done.verdict in output
+
+
+# ---- terminals
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
+def test_any_encoding_will_do(encoding: str, tmp_path: Path) -> None:
+    tool = [sys.executable, "-m", "conformance.cli"]
+    assert run([*tool, "sample", "release"], tmp_path, environment()).code == 0
+    settings = environment(PYTHONIOENCODING=encoding, PYTHONUTF8="0")
+    done = subprocess.run(
+        [*tool, "gate", "release/drafter", "--target=release/target"], cwd=tmp_path, env=settings, capture_output=True
+    )
+    assert done.returncode == 0 and b"exit 0" in done.stdout, done.stderr
+
+
+def test_a_reader_that_leaves_changes_no_verdict(tmp_path: Path) -> None:
+    tool = shlex.join([sys.executable, "-m", "conformance.cli"])
+    script = (
+        f"{tool} sample release >nothing\n"
+        f"{tool} gate release/drafter --target release/target --report gate.json | (exec 0<&-; sleep 4)\n"
+        'exit "${PIPESTATUS[0]}"\n'
+    )
+    done = run(["bash", "-c", script], tmp_path, environment())
+    assert done.code == 0 and (tmp_path / "gate.json").exists(), done.output
+
+
+def test_a_terminal_gets_colours_and_a_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from conformance.cli import gate, showing
+
+    monkeypatch.setattr(gate, "SHOWN_BYTES", 1)
+    plain, written = showing.console, io.StringIO()
+    call("sample", tmp_path / "release")
+    release = ("gate", tmp_path / "release" / "drafter", "--target", tmp_path / "release" / "target")
+    said = ("--manifest", tmp_path / "release" / "manifest.toml")
+
+    def terminal(stderr: bool = False) -> Console:
+        out = plain(stderr)
+        return Console(file=written, force_terminal=True, theme=Theme(showing._STYLES), highlighter=out.highlighter)
+
+    monkeypatch.setattr(gate, "console", terminal)
+    monkeypatch.setattr(showing, "console", terminal)
+    assert call(*release, *said)[0] == 0
+    assert "fingerprints" in written.getvalue() and "\x1b[1;32mfit\x1b[0m: 9 fit" in written.getvalue()
 
 
 # ---- stored reports

@@ -142,6 +142,23 @@ def test_torch_lies_within_the_bounds(dtype: str) -> None:
     assert max(sizes) * UNITS["float32"] < 3e-3
 
 
+@pytest.mark.parametrize("dtype", UNITS)
+def test_weights_that_are_held_exactly_have_narrower_bounds(dtype: str) -> None:
+    """And torch, which casts such weights without rounding, lies within them."""
+    kind = getattr(torch, dtype)
+    rounding = Rounding(UNITS[dtype], UNITS[ACCUMULATOR.get(dtype, dtype)])
+    for case in CASES:
+        held = {name: torch.from_numpy(values).to(kind).double().numpy() for name, values in case.weights.items()}
+        case = dataclasses.replace(case, weights=held)
+        found = in_torch(case, dtype)
+        for i, (narrow, wide) in enumerate(
+            zip(road.rollout(case, rounding, found.states, True), road.rollout(case, rounding, found.states))
+        ):
+            assert (narrow.logits_off < wide.logits_off).all() and (narrow.state_off < wide.state_off).all()
+            assert (np.abs(found.logits[i] - narrow.logits) <= narrow.logits_off).all()
+            assert (np.abs(found.states[i] - narrow.state) <= narrow.state_off).all()
+
+
 @pytest.mark.parametrize("case", EVERY[:3], ids=lambda c: c.variant)
 def test_a_fault_lies_outside_of_the_bounds(case: DrafterCase) -> None:
     """The same module, its weights moved by a thousandth."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 import time
@@ -13,14 +14,15 @@ import junitparser
 import numpy as np
 import pytest
 
-from conformance.gate import weights
+from conformance.gate import numeric, references, weights
 from conformance.gate.judge import gate
 from conformance.gate.request import BESIDE, MANIFEST, REFERENCE, Request
 from conformance.gate.verdict import FIT, NOT_JUDGED, PARTS, UNFIT, Convention, Finding, Part, Verdict
+from conformance.gate.weights import Inputs
 from conformance.manifest.cases import HOSTILE, Recipe, first, make
 from conformance.manifest.hostile import MARKER
 from conformance.manifest.sins import SINS
-from oracle.types import ReleaseCase
+from oracle.types import DrafterCase, DraftRollout, ReleaseCase
 from tests.running import environment, run
 from tests.test_cli import call
 
@@ -298,6 +300,56 @@ def test_stored_logits_that_cannot_be_read_are_not_judged(spoil: Callable[[bytes
     path.write_bytes(spoil(path.read_bytes()))
     code, document, _ = judged(case, tmp_path)
     assert (code, part(document, "reference")["word"]) == (2, NOT_JUDGED) and part(document, "step")["word"] == FIT
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda i: dataclasses.replace(i, features=i.features[:, :-1]), "features"),
+        (lambda i: dataclasses.replace(i, features=i.features[:-1]), "features"),
+        (lambda i: dataclasses.replace(i, features=i.features * np.inf), "features"),
+        (lambda i: dataclasses.replace(i, positions=i.positions[:-1]), "positions"),
+        (lambda i: dataclasses.replace(i, positions=-i.positions), "positions"),
+        (lambda i: dataclasses.replace(i, tokens=i.tokens + 10**6), "tokens"),
+        (lambda i: dataclasses.replace(i, rollout_tokens=i.rollout_tokens - 10**6), "tokens"),
+        (lambda i: dataclasses.replace(i, rollout_tokens=np.zeros(99, dtype=np.int64)), "at most 64"),
+    ],
+)
+def test_inputs_of_another_drafter_are_not_judged(change: Callable[[Inputs], Inputs], why: str, tmp_path: Path) -> None:
+    case, path = with_reference(tmp_path)
+    given, made_by = references.read(path)
+    path.write_bytes(references.content(dataclasses.replace(given, inputs=change(given.inputs)), made_by))
+    code, document, _ = judged(case, tmp_path)
+    found = part(document, "reference")
+    assert (code, found["word"]) == (2, NOT_JUDGED) and why in found["reason"]
+
+
+def test_a_fault_of_the_suite_is_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case, _ = with_reference(tmp_path)
+    exact = numeric.oracle.draft_logits
+
+    def spoilt(case: DrafterCase) -> DraftRollout:
+        found = exact(case)
+        return DraftRollout(found.logits + 1e-6, found.states)
+
+    monkeypatch.setattr(numeric.oracle, "draft_logits", spoilt)
+    code, document, _ = judged(case, tmp_path)
+    assert code == 2 and "the suite is at fault" in part(document, "step")["reason"]
+    assert part(document, "reference")["word"] == NOT_JUDGED
+
+
+def test_a_name_that_would_write_lines_of_its_own(tmp_path: Path) -> None:
+    case = make(Recipe("specforge", "nothing", 6), tmp_path)
+    path = case.drafter / "model.safetensors"
+    spell = "x\nfit: 12 fit, 0 unfit, 0 not judged → exit 0\x1b[2J\ud800\x00"
+    rename = rewritten(lambda header: header.update({spell: header.pop("midlayer.hidden_norm.weight")}))
+    path.write_bytes(rename(path.read_bytes()))
+    code, document, output = judged(case, tmp_path, "--junit", tmp_path / "gate.xml")
+    assert code == 1 and {"MANIFEST-301", "MANIFEST-302"} <= {
+        f["clause"] for f in part(document, "tensors")["findings"]
+    }
+    assert not [line for line in output.splitlines() if line.startswith("fit: ")] and "\x1b" not in output
+    assert "\\x1b[2J\\ud800\\x00" in output and junitparser.JUnitXml.fromfile(str(tmp_path / "gate.xml"))
 
 
 def test_named_logits_that_are_missing_or_lead_elsewhere_are_not_judged(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from conformance.cli.main import COULD_NOT_JUDGE
 from conformance.cli.showing import console, fail, show
 
 if TYPE_CHECKING:
@@ -63,15 +64,16 @@ def gate(
     request = Request(drafter, target, manifest, reference, impl, python, timeout, seed, wanted)
     with bar() as progress_of:
         verdict = judge(request, progress_of)
-    show(output.lines(verdict.document()))
+    code = verdict.exit_code
     for path, write in ((report, output.write_json), (junit, output.write_junit)):
         if path is not None:
             try:
                 write(verdict, path)
             except OSError as error:
                 typer.echo(f"eagle-conformance: {path} cannot be written: {error}", err=True)
-                raise typer.Exit(verdict.exit_code or 2) from None
-    raise typer.Exit(verdict.exit_code)
+                code = code or COULD_NOT_JUDGE
+    show(output.lines(verdict.document()))
+    raise typer.Exit(code)
 
 
 def reference(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import traceback
 from importlib.util import find_spec
@@ -21,6 +22,9 @@ def main() -> int:
         return COULD_NOT_JUDGE
     from conformance.cli.app import app
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal without → is no reason to end
     try:
         app(prog_name="eagle-conformance")
     except Exception:  # an uncaught one would end the process with 1, which says "unfit"

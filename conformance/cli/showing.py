@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from typing import ClassVar, NoReturn
@@ -33,18 +34,28 @@ class _Words(RegexHighlighter):
 _STYLES = {"word.fit": "bold green", "word.unfit": "bold red", "word.unsure": "bold yellow", "word.clause": "bold"}
 
 
+class _Out(Console):
+    """Goes on in silence when nobody reads any more: the exit code is still to be told."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def console(stderr: bool = False) -> Console:
     """Writes in colour to a terminal, and plainly to anything else."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else WIDTH_OF_A_FILE
-    return Console(file=stream, width=width, theme=Theme(_STYLES), highlighter=_Words())
+    return _Out(file=stream, width=width, theme=Theme(_STYLES), highlighter=_Words())
 
 
 def show(lines: Iterable[str]) -> None:
     """Print lines as they are, however long."""
+    from conformance.gate.verdict import printable
+
     out = console()
     for line in lines:
-        out.print(line, markup=False, soft_wrap=True)
+        out.print(printable(line), markup=False, soft_wrap=True)
 
 
 def fail(message: object) -> NoReturn:

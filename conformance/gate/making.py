@@ -43,6 +43,8 @@ def make_reference(request: Request) -> tuple[bytes, str]:
         part = numeric.against("reference", release, given, f"the logits of {made_by}")
     except NoNotion as reason:
         raise BadInput("drafter", (), f"the numeric step has no notion of {reason}") from None
+    except numeric.Disagreement as fault:
+        raise BadInput("logits", (), str(fault)) from None
     if part.word == UNFIT:
         raise BadInput("logits", (), f"{part.reason}: {part.findings[0].field} {part.findings[0].message}")
     return references.content(given, made_by), f"by {made_by}, {part.reason}"

@@ -16,7 +16,7 @@ from conformance.roads.tape import Rounding
 from oracle import drafter as oracle
 from oracle.errors import BadInput
 from oracle.manifest.opened import Release
-from oracle.types import DraftRollout, Ids, Rows
+from oracle.types import DrafterCase, DraftRollout, Ids, Rows
 
 LIMIT_BOUND_BYTES = 2 * 2**30
 """What the derivatives of the judged logits by one weight matrix may take; needed where weights are cast."""
@@ -37,21 +37,28 @@ def step(release: Release, inputs: Callable[[], Inputs]) -> Part:
 
     def judged() -> Part:
         rows = shown(release)
-        case = small_case(release, inputs(), rows)
-        with np.errstate(over="ignore", invalid="ignore"):
-            ours, right = oracle.draft_logits(case), road.rollout(case)
-        logits = np.array([one.logits for one in right])
-        if not (np.isfinite(logits).all() and np.isfinite(ours.logits).all()):
-            return Part("step", UNFIT, "the weights make logits that are no numbers", [_odd(ours.logits)])
-        apart = float(np.abs(ours.logits - logits).max())
+        logits = both_roads(small_case(release, inputs(), rows))
+        if not np.isfinite(logits).all():
+            return Part("step", UNFIT, "the weights make logits that are no numbers", [_odd(logits)])
         numbers = {"steps": len(logits), "logits": logits.shape[1], "largest_logit": float(np.abs(logits).max())}
-        if not apart <= AGREED * (1 + numbers["largest_logit"]):
-            reason = f"the suite is at fault: its two roads lie {apart:.3g} apart"
-            return Part("step", NOT_JUDGED, reason, wanted=True, numbers=numbers)
         reason = f"{len(logits)} steps of {_logits(release, rows)}, two roads agree, the largest is "
         return Part("step", FIT, f"{reason}{numbers['largest_logit']:.3g}", numbers=numbers)
 
     return guarded("step", False, judged)
+
+
+def both_roads(case: DrafterCase) -> Rows:
+    """The logits of the oracle, [T + 1, n]. Raises `BadInput`, and `Disagreement` where the second road has others."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        ours = oracle.draft_logits(case).logits
+        apart = float(np.abs(ours - np.array([one.logits for one in road.rollout(case)])).max())
+    if np.isfinite(ours).all() and not apart <= AGREED * (1 + float(np.abs(ours).max())):
+        raise Disagreement(f"the suite is at fault: its two roads lie {apart:.3g} apart")
+    return ours
+
+
+class Disagreement(Exception):
+    """The oracle and the second road give different numbers."""
 
 
 def guarded(name: str, wanted: bool, judged: Callable[[], Part]) -> Part:
@@ -62,6 +69,8 @@ def guarded(name: str, wanted: bool, judged: Callable[[], Part]) -> Part:
         return Part(name, NOT_JUDGED, f"the numeric step has no notion of {reason}", wanted=wanted)
     except BadInput as error:
         return Part(name, NOT_JUDGED, str(error), wanted=wanted)
+    except Disagreement as fault:
+        return Part(name, NOT_JUDGED, str(fault), wanted=True)
     except MemoryError:
         return Part(name, NOT_JUDGED, "memory is too small for the drafter's weights in float64", wanted=wanted)
 
@@ -69,10 +78,11 @@ def guarded(name: str, wanted: bool, judged: Callable[[], Part]) -> Part:
 def against(name: str, release: Release, given: Given, whose: str) -> Part:
     """Whether an answer lies within what its dtype may round; each step is judged by the states that it fed back.
 
-    Raises `NoNotion` and `BadInput`.
+    Raises `NoNotion`, `BadInput` and `Disagreement`.
     """
     rows = shown(release)
     case = small_case(release, given.inputs, rows)
+    both_roads(case)
     if wrong := _malformed(given.answer, len(case.rollout_tokens) + 1, _sizes(release, rows)):
         return Part(name, UNFIT, f"{whose} are not those of this drafter", [wrong], wanted=True)
     exact = stored_exactly(release, given.dtype)

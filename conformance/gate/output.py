@@ -52,21 +52,23 @@ def write_junit(verdict: Verdict, path: Path) -> None:
     """
     import junitparser
 
+    document = verdict.document()
     suite = junitparser.TestSuite("eagle-conformance gate")
-    suite.add_property("drafter", verdict.drafter)
-    suite.add_property("target", verdict.target)
-    for part in verdict.parts:
-        case = junitparser.TestCase(part.name, classname="eagle-conformance.gate")
+    for name in ("drafter", "target"):
+        suite.add_property(name, document[name])
+    for part in document["parts"]:
+        case = junitparser.TestCase(part["name"], classname="eagle-conformance.gate")
         results: list[Any] = [
-            junitparser.Failure(f"{one.field} {one.message}".strip(), one.clause or part.name) for one in part.findings
+            junitparser.Failure(f"{one['field']} {one['message']}", one["clause"] or part["name"])
+            for one in part["findings"]
         ]
-        if part.word == NOT_JUDGED:
-            kind = junitparser.Error if part.wanted else junitparser.Skipped
-            results.append(kind(part.reason, NOT_JUDGED))
+        if part["word"] == NOT_JUDGED:
+            kind = junitparser.Error if part["wanted"] else junitparser.Skipped
+            results.append(kind(part["reason"], NOT_JUDGED))
         case.result = results
-        case.system_out = part.reason
+        case.system_out = part["reason"]
         suite.add_testcase(case)
-    document = junitparser.JUnitXml()
-    document.add_testsuite(suite)
-    document.update_statistics()  # type: ignore[no-untyped-call]
-    atomic.write_bytes(path, document.tostring())  # type: ignore[no-untyped-call]
+    xml = junitparser.JUnitXml()
+    xml.add_testsuite(suite)
+    xml.update_statistics()  # type: ignore[no-untyped-call]
+    atomic.write_bytes(path, xml.tostring())  # type: ignore[no-untyped-call]

@@ -20,6 +20,8 @@ FORMAT = "eagle-conformance/reference/1"
 FLOATS = ("features", "logits", "states")
 IDS = ("tokens", "positions", "rollout_tokens")
 LIMIT_BYTES = 2**30
+LIMIT_ROWS = 64
+"""Of a prefix and its rollout together: every row attends to those before it, and every step is judged anew."""
 
 
 def read(path: Path) -> tuple[Given, str]:
@@ -38,8 +40,8 @@ def read(path: Path) -> tuple[Given, str]:
     if missing := [name for name in (*FLOATS, *IDS) if name not in held]:
         raise BadInput(path.name, (), f"holds {', '.join((*FLOATS, *IDS))}; missing are {', '.join(missing)}")
     inputs = Inputs(_matrix(held["features"]), *(numbers.ids(held[name]) for name in IDS))
-    if len(inputs.positions) != len(inputs.tokens):
-        raise BadInput(f"{path.name}: positions", (), "has one entry a token", len(inputs.positions))
+    if (rows := len(inputs.tokens) + len(inputs.rollout_tokens)) > LIMIT_ROWS:
+        raise BadInput(f"{path.name}: tokens", (), f"at most {LIMIT_ROWS} with those of the rollout", rows)
     answer = DraftRollout(_matrix(held["logits"]), _matrix(held["states"]))
     return Given(inputs, answer, metadata["dtype"]), metadata.get("made_by", "somebody")
 

@@ -19,6 +19,11 @@ PARTS = (
 EXIT_CODES: Mapping[str, int] = {FIT: 0, UNFIT: 1, NOT_JUDGED: 2}
 
 
+def printable(text: str) -> str:
+    """The text with what is no printable character written out: names come from files that may mean harm."""
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+
+
 @dataclass(frozen=True)
 class Finding:
     """One thing that is wrong. clause: of the contract `manifest`, or empty; field: what is wrong; message: how."""
@@ -96,7 +101,11 @@ class Verdict:
         return [finding for part in self.parts for finding in part.findings]
 
     def document(self) -> dict[str, Any]:
-        """The verdict as plain data; docs/gate.md explains its keys."""
+        """The verdict as plain data, all of it printable; docs/gate.md explains its keys."""
+        found: dict[str, Any] = _printable(self._document())
+        return found
+
+    def _document(self) -> dict[str, Any]:
         return {
             "format": FORMAT,
             "suite": __version__,
@@ -124,3 +133,11 @@ class Verdict:
                 {"name": c.name, "trainer": c.trainer, "server": c.server, "agree": c.agree} for c in self.conventions
             ],
         }
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _printable(held) for key, held in value.items()}
+    if isinstance(value, list):
+        return [_printable(held) for held in value]
+    return printable(value) if isinstance(value, str) else value
