@@ -56,7 +56,7 @@ def broken(
 ) -> str | None:
     """What is wrong with an engine under a relation, in words, or None. Raises `Inapplicable`."""
     name = relation["relation"]
-    if set(relation) != {"relation", *RELATIONS.get(name, ())}:
+    if name not in RELATIONS or set(relation) != {"relation", *RELATIONS[name]}:
         raise HarnessError(f"{name!r} is no relation of {operation}, or has other fields")
     asking = _Asking(arguments["case"], lambda case: call(operation, case), declaration)
     try:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from conformance.casefile import storable
 from oracle.errors import BadInput
@@ -41,7 +42,7 @@ def laid(release: ReleaseFiles, folder: Path) -> ReleaseCase:
     # behind the files, so that none is written through a link
     for name, leads in release.links.items():
         path = folder / _inside("links", name)
-        _inside("links", os.path.normpath(f"{PurePosixPath(name).parent}/{leads}"))
+        _inside("links", posixpath.normpath(posixpath.join(posixpath.dirname(name), leads)))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.symlink_to(leads)
     manifest = None if release.manifest is None else folder / _inside("manifest", release.manifest)
@@ -57,7 +58,8 @@ def taken(case: ReleaseCase, folder: Path) -> ReleaseFiles:
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if path.is_symlink():
-            links[name] = os.path.relpath(path.readlink(), path.parent)
+            leads = path.readlink()
+            links[name] = os.path.relpath(leads, path.parent) if leads.is_absolute() else leads.as_posix()
         elif path.is_file():
             files[name] = _text(path.read_bytes())
     named = [None if path is None else path.relative_to(folder).as_posix() for path in (case.manifest, case.drafter)]
