@@ -258,14 +258,8 @@ def rollout_rows(case: RolloutRowsCase) -> RolloutRows:
 
 def soft_cross_entropy(case: DistillCase) -> LossResult:
     """`_eagle_loss` of the first step, on one vocabulary."""
-    one = RolloutLossCase(
-        np.asarray(case.draft_logits)[None],
-        np.asarray(case.target_logits)[None],
-        np.asarray(case.supervise)[None],
-        (1.0,),
-        **_settled(),
-    )
-    found = rollout_loss(one)
+    draft, target, supervise = (np.asarray(a)[None] for a in (case.draft_logits, case.target_logits, case.supervise))
+    found = rollout_loss(RolloutLossCase(draft, target, supervise, (1.0,), **_settled()))
     return LossResult(found.value, {"draft_logits": found.grad["draft_logits"][0]})
 
 
@@ -313,9 +307,6 @@ def rollout_loss(case: RolloutLossCase) -> LossResult:
     return LossResult(float(value.detach()), {"draft_logits": first[0]}, tuple(parts), again)
 
 
-_MOST_SEEN = 4096
-
-
 def draft_to_target(case: DraftMapCase) -> Ids:
     """Which target id each draft id takes its logit from, seen by one row of logits for each target id."""
     if case.convention != "offset":
@@ -325,8 +316,8 @@ def draft_to_target(case: DraftMapCase) -> Ids:
     ids = d2t + np.arange(len(d2t))
     # there are no marks in this package: where the case has them, they tell the size of the vocabulary
     vocabulary = int(ids.max(initial=0)) + 1 if case.t2d is None else len(case.t2d)
-    if vocabulary > _MOST_SEEN:
-        raise NotApplicable(f"the map is seen by a row for each target id, which is no way to see {vocabulary} of them")
+    if vocabulary > 4096:
+        raise NotApplicable(f"the map is seen by a row for each target id, and {vocabulary} of them are too many")
     model = _mapped(ids, vocabulary, len(ids), 1)
     law, _ = _prepared(model, 40 * torch.eye(vocabulary))
     return np.array(law[0].argmax(dim=0).tolist(), dtype=np.int64)
