@@ -28,7 +28,7 @@ from adapters.interface import (
     Engine,
     NotApplicable,
 )
-from adapters.process_channel import Channel
+from adapters.process_channel import Channel, shown
 
 PROTOCOL = "eagle-conformance/process/1"
 FORMAT = "eagle-conformance/fixtures/1"
@@ -136,11 +136,11 @@ class Program:
             raise AdapterError(f"message {self._identity} cannot be written as JSON: {error}") from None
         return self._channel.ask(self._identity, line, self.seconds)
 
-    def _tell(self, line: str) -> None:
+    def _tell(self, line: bytes) -> None:
         """A program that prints to the stream of its answers prints to the suite's: a check says whether it may."""
         self._noise += 1
         if self._noise <= MOST_NOISE:
-            print(line, flush=True)
+            print(shown(line), flush=True)
 
     def stop(self) -> None:
         """End the program, if it runs and is this process's own, not that of one that was forked."""

@@ -39,7 +39,7 @@ class Channel:
     noise: gets each line of its stdout that is no message. Raises `OSError` where there is no such program.
     """
 
-    def __init__(self, command: Sequence[str], noise: Callable[[str], None]) -> None:
+    def __init__(self, command: Sequence[str], noise: Callable[[bytes], None]) -> None:
         self._noise = noise
         self._lines: deque[bytes] = deque()
         self._partial = bytearray()
@@ -66,7 +66,13 @@ class Channel:
 
     def ask(self, identity: int, line: bytes, seconds: float) -> dict[str, Any]:
         """Send a line and wait for the object with this id. Raises `Broken`."""
-        deadline = time.monotonic() + seconds
+        try:
+            return self._asked(identity, line, time.monotonic() + seconds, seconds)
+        except BaseException:  # whoever interrupts it leaves an answer behind that nobody has asked for
+            self.kill()
+            raise
+
+    def _asked(self, identity: int, line: bytes, deadline: float, seconds: float) -> dict[str, Any]:
         self._send(line)
         while True:
             while self._lines and time.monotonic() < deadline:
@@ -83,19 +89,18 @@ class Channel:
 
     def _message(self, line: bytes, identity: int) -> dict[str, Any] | None:
         """The object that answers `identity`; None for a line that is no message."""
-        shown = _shown(line)
         try:
             found = json.loads(line, object_pairs_hook=_unique, parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:
             if b'"id"' in line:
-                self._fail(f"wrote an answer that is no line of JSON ({_reason(error)}): {shown}")
+                self._fail(f"wrote an answer that is no line of JSON ({_reason(error)}): {shown(line)}")
             found = None
         if not isinstance(found, dict) or "id" not in found:
             if line.strip():
-                self._noise(shown)
+                self._noise(line)
             return None
         if type(found["id"]) is not int or found["id"] != identity:
-            self._fail(f"answered a message {found['id']!r} where message {identity} was asked: {shown}")
+            self._fail(f"answered a message {found['id']!r} where message {identity} was asked: {shown(line)}")
         return found
 
     # ---- the pipes
@@ -147,7 +152,7 @@ class Channel:
             self._partial.clear()
         self._partial += rest
         if len(self._partial) > LIMIT_LINE:
-            self._fail(f"wrote a line of more than {LIMIT_LINE} bytes: {_shown(self._partial)}")
+            self._fail(f"wrote a line of more than {LIMIT_LINE} bytes: {shown(self._partial)}")
 
     # ---- the end
 
@@ -157,7 +162,7 @@ class Channel:
             self._process.wait(GRACE)
         code = self._process.returncode
         how = "closed its stdout" if code is None else _ending(code)
-        self._fail(how + (f" in the middle of a line: {_shown(self._partial)}" if self._partial else ""))
+        self._fail(how + (f" in the middle of a line: {shown(self._partial)}" if self._partial else ""))
 
     def _fail(self, how: str) -> NoReturn:
         """Raise `Broken` with the last lines of stderr."""
@@ -168,7 +173,7 @@ class Channel:
                 break
             self._errors = (self._errors + content)[-KEPT_ERRORS:]
         self.kill()
-        last = [_shown(line) for line in self._errors.splitlines() if line.strip()][-SHOWN_LINES:]
+        last = [shown(line) for line in self._errors.splitlines() if line.strip()][-SHOWN_LINES:]
         raise Broken("\n".join([f"the program {how}", *(["  on stderr:"] if last else []), *(f"  {x}" for x in last)]))
 
     def stop(self, line: bytes) -> None:
@@ -205,7 +210,7 @@ def _ending(code: int) -> str:
     return f"died of signal {-code}"
 
 
-def _shown(line: bytes | bytearray) -> str:
+def shown(line: bytes | bytearray) -> str:
     """The beginning of a line, for a person; control characters are written out."""
     text = bytes(line[: 4 * SHOWN_CHARACTERS]).decode("utf-8", errors="replace").strip()
     text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -21,7 +21,7 @@ from adapters.interface import OPERATIONS, AdapterError, Broken, NotApplicable, 
 from adapters.process import PARAMETERS, Failure, Program, Refusal, read_answer, read_ready
 from conformance import handout, smoke
 from oracle.types import CandidateTree, SelectionCase
-from tests.running import ROOT, Suite
+from tests.running import ROOT, SUITE, Suite
 
 SCHEMA = json.loads((ROOT / "adapters" / "process_schema" / "messages.json").read_text(encoding="utf-8"))
 TINY = """
@@ -179,7 +179,7 @@ def test_lines_that_are_no_message_are_passed_over_and_told(tiny: Tiny, capsys: 
 
 
 def test_a_flood_of_lines_is_told_in_part(tiny: Tiny, capsys: pytest.CaptureFixture[str]) -> None:
-    program = tiny("write('noise\\n' * 200_000); say(me, value=[0])")
+    program = tiny("write('noise\\n' * 100_000); say(me, value=[0])")
     assert program.call("select_nodes", FATEFUL) == [0]
     assert capsys.readouterr().out == "noise\n" * process.MOST_NOISE
 
@@ -420,7 +420,10 @@ def test_cases_and_answers_survive_the_journey(monkeypatch: pytest.MonkeyPatch) 
 
 # ---- whole runs
 
+STRUCTURE = str(SUITE / "acceptance" / "test_structure.py")
+SILENCE = str(SUITE / "acceptance" / "test_reproducibility.py")
 TWO_CHECKS = ("-k", "(no_drafts or is_a_walk) and verify_greedy")
+DEATH = "verify_greedy: the program ended with code 3"
 
 
 def program_with(fault: str) -> tuple[str, ...]:
@@ -429,24 +432,29 @@ def program_with(fault: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_crash_takes_down_one_check(suite: Suite, workers: int) -> None:
-    done = suite(*program_with("dies"), *TWO_CHECKS, workers=workers)
+    done = suite(*program_with("dies"), *TWO_CHECKS, target=STRUCTURE, workers=workers)
     assert (done.code, done.count("failed"), done.count("passed"), done.count("harness error")) == (1, 1, 1, 0), (
         done.output
     )
-    assert done.reason == "verify_greedy: the program ended with code 3", done.output
+    assert done.reason == DEATH, done.output
     assert "no drafts: giving up" in done.output and "reference program" in done.output
+    assert f"--process '{sys.executable} -m tests.reference_program dies'" in done.command
+
+
+def test_the_command_of_a_failure_names_the_program(suite: Suite) -> None:
+    done = suite(*program_with("dies"), "-k", "no_drafts and verify_greedy", target=STRUCTURE)
     again = suite.again(done)
-    assert (again.code, again.reason) == (1, done.reason), again.output
+    assert (again.code, again.reason) == (done.code, done.reason) == (1, DEATH), again.output
 
 
 def test_a_crash_is_no_refusal(suite: Suite) -> None:
-    done = suite(*program_with("'dies of bad input'"), "-k", "refused and verify_greedy")
+    done = suite(*program_with("'dies of bad input'"), "-k", "refused and verify_greedy", target=STRUCTURE)
     assert done.code == 1 and done.count("passed") == 0, done.output
     assert "the program ended with code 4" in done.reason
 
 
 def test_what_it_prints_between_its_answers_is_told_by_the_clause_about_it(suite: Suite) -> None:
-    done = suite(*program_with("prints"), "-k", "verify_greedy and (standard_output or silent or is_a_walk)")
+    done = suite(*program_with("prints"), "-k", "standard_output and verify_greedy", target=SILENCE)
     assert (done.code, done.count("failed")) == (1, 1), done.output
     assert "ACCEPTANCE-805" in done.output and "drafting …" in done.output
 
@@ -462,12 +470,12 @@ def test_what_it_prints_between_its_answers_is_told_by_the_clause_about_it(suite
     ],
 )
 def test_options_that_name_no_program(suite: Suite, options: tuple[str, ...], words: str) -> None:
-    done = suite(*options, "-k", "is_a_walk")
+    done = suite(*options, target=STRUCTURE)
     assert done.code == 2 and words in done.output and "Traceback" not in done.output, done.output
 
 
 def test_the_environment_names_the_program_as_well(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(process.COMMAND, f"{sys.executable} -m tests.reference_program right")
-    done = suite("--impl=adapters.process", *TWO_CHECKS)
+    done = suite("--impl=adapters.process", *TWO_CHECKS, target=STRUCTURE)
     assert (done.code, done.count("passed")) == (0, 2), done.output
     assert os.environ[process.COMMAND]
