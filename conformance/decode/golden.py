@@ -165,7 +165,7 @@ def answer(golden: Golden) -> Answer:
     case: GenerateCase = golden.arguments["case"]
     if golden in REFUSED:
         return _refusal(case, REFUSED[golden])
-    relation = RELATED[golden]
+    relation = RELATED.get(golden, PLAIN)  # of a kept case, too
     asked: list[GenerateCase] = []
 
     def call(operation: str, case: GenerateCase) -> Any:

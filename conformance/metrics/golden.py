@@ -132,7 +132,7 @@ def answer(golden: Golden) -> Answer:
     if golden in REFUSED:
         return _refusal(case, REFUSED[golden])
     rounds, drafted, accepted, emitted = road.counts(case)
-    counted = accepted + (0 if DRAFTS in golden.flags else rounds)
+    counted = accepted + (rounds if FRONTIERS in golden.flags else 0)
     sums = {"rounds": rounds, "drafted": drafted, "accepted": counted, "emitted": emitted}
     ratios: dict[str, Any] = {name: road.quotient(sums[part], sums[whole]) for name, (part, whole) in QUOTIENTS.items()}
     ratios["rate"] = road.quotient(accepted, drafted)  # of drafts under either convention

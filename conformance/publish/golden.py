@@ -205,6 +205,8 @@ def answer(golden: Golden) -> Answer:
     batch: Sequence[PublishCase] = golden.arguments["cases"]
     if golden in REFUSED:
         return _refusal(batch, REFUSED[golden])
+    if not {RECOMPUTED, KEPT} & set(golden.flags) and any(case.state.draft_kv is not None for case in batch):
+        raise HarnessError("the drafter keeps rows, and no flag says under which convention")
     draft_kv = "kept" if KEPT in golden.flags else "recomputed"
     right = [road.published(case, draft_kv) for case in batch]
     for state, ours in zip(right, oracle.publish(batch, draft_kv), strict=True):
