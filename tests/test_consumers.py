@@ -103,3 +103,18 @@ def test_the_examples_in_javascript_need_no_packages() -> None:
         wanted = re.findall(r'from "([^"]+)"', path.read_text(encoding="utf-8"))
         assert all(name.startswith(("node:", "./")) for name in wanted), path.name
     assert not list(EXAMPLES.rglob("package.json")) and not list(EXAMPLES.rglob("node_modules"))
+
+
+def test_the_page_tells_how_they_are_started(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "fixtures.md").read_text(encoding="utf-8")
+    for name in ("docs", "fixtures"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (commands,) = re.findall(r"^```console consumers\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    lines = [line.removeprefix("$ ") for line in commands.splitlines()]
+    assert [line.split()[0] for line in lines] == ["python", "node", "c++"]
+    for line in lines:
+        line = line.replace("python ", f"{sys.executable} ", 1) if line.startswith("python ") else line
+        done = run(["bash", "-c", line], tmp_path, environment())
+        assert done.code == 0 and done.output.startswith("0 failed"), f"{line}\n{done.output}"
+    (told,) = re.findall(r"^```text consumers\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert told in run([*consumer("python", tmp_path), str(VECTORS), "wrong"], tmp_path, environment()).output

@@ -31,6 +31,7 @@ ELSEWHERE = {
     "docs/trees.md": "tests/test_trees_page.py",
     "docs/serving.md": "tests/test_serving_page.py",
     "docs/drafters.md": "tests/test_drafters_page.py",
+    "docs/fixtures.md": "tests/test_consumers.py",
     "docs/gate.md": "tests/test_gate_page.py",
 }
 """Commands, and whole pages, that another test runs."""
