@@ -21,7 +21,7 @@ from oracle.types import ReleaseCase
 
 _GITHUB = "https://github.com/"
 FLAGS: Mapping[str, Flag] = {
-    "layer addresses": Flag(
+    "declared layers": Flag(
         "fault",
         "One list of layers means those that are entered to one reader, and those that are left to another.",
         (f"{_GITHUB}sgl-project/sglang/issues/25454", f"{_GITHUB}SafeAILab/EAGLE/issues/239"),
@@ -207,7 +207,7 @@ GOLDEN: tuple[Golden, ...] = (
         "serving",
         "two_ids_of_one_token",
         "layers_entered_or_left",
-        flag="layer addresses",
+        flag="declared layers",
     ),
     related(
         "A map does not rise, and a layer lies beyond the target",
@@ -221,7 +221,7 @@ GOLDEN: tuple[Golden, ...] = (
         "specforge",
         "another_token_marked",
         "layers_one_further",
-        flag="layer addresses",
+        flag="declared layers",
     ),
     related(
         "One token more is marked, and a norm of features is told that is not there",
@@ -245,7 +245,7 @@ GOLDEN: tuple[Golden, ...] = (
         "vllm",
         "embedding_that_is_not_there",
         "layers_in_another_order",
-        flag="layer addresses",
+        flag="declared layers",
     ),
     related(
         "A head of its own is told to be the target's, and a weight is beyond float16",
@@ -266,7 +266,7 @@ GOLDEN: tuple[Golden, ...] = (
         "speculators",
         "the_embedding_as_a_layer",
         "own_context_one_short",
-        flag="layer addresses",
+        flag="declared layers",
     ),
     related(
         "A layer is told twice, and a position too few",
@@ -277,7 +277,7 @@ GOLDEN: tuple[Golden, ...] = (
         good=(102,),
         values={"MANIFEST-601": ("95", "96")},
     ),
-    related("Four layers are told for three features", "modelopt", "four_layers_for_three", flag="layer addresses"),
+    related("Four layers are told for three features", "modelopt", "four_layers_for_three", flag="declared layers"),
     related(
         "Another state is fed back, and the embedding is of another run",
         "speculators",
