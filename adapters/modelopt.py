@@ -258,8 +258,8 @@ def rollout_rows(case: RolloutRowsCase) -> RolloutRows:
 
 def soft_cross_entropy(case: DistillCase) -> LossResult:
     """`_eagle_loss` of the first step, on one vocabulary."""
-    draft, target, supervise = (np.asarray(a)[None] for a in (case.draft_logits, case.target_logits, case.supervise))
-    found = rollout_loss(RolloutLossCase(draft, target, supervise, (1.0,), **_settled()))
+    given: list[Any] = [np.asarray(a)[None] for a in (case.draft_logits, case.target_logits, case.supervise)]
+    found = rollout_loss(RolloutLossCase(given[0], given[1], given[2], (1.0,), **_settled()))
     return LossResult(found.value, {"draft_logits": found.grad["draft_logits"][0]})
 
 
