@@ -307,7 +307,7 @@ def test_stored_logits_that_cannot_be_read_are_not_judged(spoil: Callable[[bytes
     [
         (lambda i: dataclasses.replace(i, features=i.features[:, :-1]), "features"),
         (lambda i: dataclasses.replace(i, features=i.features[:-1]), "features"),
-        (lambda i: dataclasses.replace(i, features=i.features * np.inf), "features"),
+        (lambda i: dataclasses.replace(i, features=np.full_like(i.features, np.inf)), "features"),
         (lambda i: dataclasses.replace(i, positions=i.positions[:-1]), "positions"),
         (lambda i: dataclasses.replace(i, positions=-i.positions), "positions"),
         (lambda i: dataclasses.replace(i, tokens=i.tokens + 10**6), "tokens"),
