@@ -33,11 +33,10 @@ from oracle import rows as oracle
 from oracle.errors import BadInput
 from oracle.types import OWNERS, GatherCase, GatheredRows, RolloutRowsCase, SupervisionCase, TokenBatch
 
-BASE, DROP, ANCHOR = "position_base=0", "last_row=drop", "rollout_position=anchor_plus_step"
+DROP, ANCHOR = "last_row=drop", "rollout_position=anchor_plus_step"
 FLAGS: Mapping[str, Flag] = {
-    BASE: Flag("convention", "Positions are those of the case, which count from zero."),
     DROP: Flag(
-        "convention", "A row or node without a next token or a target does not exist; no padding stands for it."
+        "convention", "Addresses are poisoned that a row without a target, kept as padding, would be gathered from."
     ),
     ANCHOR: Flag("convention", "A node stands at the position of its anchor plus its step, where positions skip."),
 }
@@ -88,7 +87,7 @@ def fine(given: TokenBatch) -> GatherCase:
 def plans(case: TokenBatch, soft: Sequence[int], hard: Sequence[int], told: str, *flags: str) -> list[Golden]:
     """A batch for both kinds of rows, each with the clauses that it touches."""
     asked = [("soft_rows", soft), ("hard_rows", hard)]
-    return [Golden(name, _ids(ids), told, {"batch": case}, (BASE, *flags)) for name, ids in asked if ids]
+    return [Golden(name, _ids(ids), told, {"batch": case}, flags) for name, ids in asked if ids]
 
 
 def mask(given: TokenBatch, flags: Sequence[Sequence[int]], owner: str, told: str, *clauses: int) -> Golden:
@@ -97,11 +96,11 @@ def mask(given: TokenBatch, flags: Sequence[Sequence[int]], owner: str, told: st
 
 
 def gather(case: GatherCase, told: str, *clauses: int, flags: tuple[str, ...] = ()) -> Golden:
-    return Golden("gather_rows", _ids(clauses), told, {"case": case}, (BASE, DROP, *flags))
+    return Golden("gather_rows", _ids(clauses), told, {"case": case}, flags)
 
 
 def rollout(given: TokenBatch, steps: int, told: str, *clauses: int, flags: tuple[str, ...] = ()) -> Golden:
-    return Golden("rollout_rows", _ids(clauses), told, {"case": RolloutRowsCase(given, steps)}, (BASE, DROP, *flags))
+    return Golden("rollout_rows", _ids(clauses), told, {"case": RolloutRowsCase(given, steps)}, flags)
 
 
 def refused(operation: str, case: Any, clause: int, names: str, told: str) -> Golden:
@@ -174,16 +173,16 @@ GOLDEN: tuple[Golden, ...] = (
         for owner in ("target", "Source")
     ),
     gather(traced(FULL), "Features and tokens that spell their address are gathered from it", 101, 205, 402, 501),
-    gather(traced(RAGGED), "A short sample beside a long one is gathered from its own batch row", 202, 204, 404),
+    gather(traced(RAGGED), "A short sample beside a long one is gathered from its own batch row", 202, 204, 310),
     gather(traced(LEFT), "A sample padded on the left is gathered behind its padding", 202, 404, 501),
     gather(traced(PACKED), "Packed sequences are gathered side by side, with their flags", 203, 302, 404, 501),
-    gather(traced(ANSWER), "The last token has no row, although its flag is set", 104, 301, 302, flags=(UNCHANGED,)),
+    gather(traced(ANSWER), "The last token has no row, although its flag is set", 104, 301, 310, flags=(UNCHANGED,)),
     gather(traced(empty(1, 2)), "A batch without a row gathers nothing", 103, flags=("empty",)),
     gather(fine(LARGE), "Features keep every bit of their float32, and ids theirs", 402, flags=("large",)),
     gather(fine(REUSED), "Two packs with the same segment ids keep every bit", 204, 402, flags=("batch",)),
     gather(trapped(RAGGED, True), "NaN behind a sample does not reach its last row", 401, 403, flags=("poison",)),
-    gather(trapped(HOLE, False), "NaN in a hole and behind the end reaches no row", 401, 403, flags=("poison",)),
-    rollout(FULL, 3, "Each step of a rollout has one node less", 601, 602, 604, 605, 608, flags=(UNCHANGED,)),
+    gather(trapped(HOLE, False), "NaN in a hole and behind the end reaches no row", 401, 403, flags=("poison", DROP)),
+    rollout(FULL, 3, "Each step of a rollout has one node less", 601, 602, 604, 605, 608, 609, flags=(UNCHANGED,)),
     rollout(FULL, 1, "One step is the rows themselves", 602, 604, 608),
     rollout(batch([[6, 2, 9]]), 9, "More steps than tokens have no further nodes", 602, 608),
     rollout(EIGHT, 6, "Each of six steps is supervised by flags of its own", 602, 606, 607, 608),
@@ -211,11 +210,8 @@ GOLDEN: tuple[Golden, ...] = (
     ),
 )
 
-_PADDING = (
-    "which rows are kept as padding and what they hold is each trainer's own; no right answer can be written down"
-)
-UNTOUCHED: Mapping[str, str] = {"ROWS-310": _PADDING, "ROWS-609": _PADDING}
-UNSHOWN: Mapping[str, str] = {"SupervisesTheRowOnThePad": _PADDING, "SupervisesNodesOnThePad": _PADDING}
+UNTOUCHED: Mapping[str, str] = {}
+UNSHOWN: Mapping[str, str] = {}
 
 ROADS: Mapping[str, Callable[[Any], Any]] = {
     "soft_rows": road.plan,
