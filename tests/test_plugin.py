@@ -155,7 +155,7 @@ def test_a_required_operation_that_is_missing_fails_its_own_checks(suite: Suite)
 def test_options_without_the_suite_are_a_usage_error(suite: Suite, tmp_path: Path) -> None:
     unrelated = suite.write("test_unrelated.py", "def test_nothing(): pass\n")
     command = [sys.executable, "-m", "pytest", "-p", "conformance.plugin", str(unrelated)]
-    for option in ("--impl=mine", "--require=tree", "--conformance-profile=ci", "--conformance-seed=0", "--case=x"):
+    for option in ("--impl=mine", "--process=x", "--require=tree", "--conformance-seed=0", "--case=x"):
         done = run([*command, option], ROOT, environment())
         assert done.code == 4, done.output
         assert f"{option.partition('=')[0]}: no argument names the suite; add --pyargs conformance" in done.output
