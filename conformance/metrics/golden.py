@@ -103,7 +103,9 @@ GOLDEN: tuple[Golden, ...] = (
     golden(cases.CERTAIN, "Every draft is accepted, and acceptance is 1 at every depth", 303, 402),
     flagged("unreached", cases.REFUSED, "Every draft is refused: only the first depth is ever reached", 401, 503),
     golden(cases.STEADY, "Acceptance at a depth is among the rounds that accepted all before it", 202, 302, 402),
-    flagged("ragged drafts", cases.TWO_DEPTHS, "The rate of two depths is a quotient of sums, no mean of rates", 304),
+    flagged(
+        "ragged drafts", cases.TWO_DEPTHS, "The rate of two depths is a quotient of sums, no mean of rates", 304, 503
+    ),
     flagged("unreached", cases.UNREACHED, "A depth that one round lost, and no other drafted, is undefined", 401, 503),
     golden(cases.PAUSES, "Rounds that draft nothing are rounds", 201, 301, 302),
     flagged(UNCHANGED, cases.FALLING, "Who accepts all of a short draft is not refused one depth below", 103, 403),
