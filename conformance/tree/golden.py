@@ -29,14 +29,30 @@ from conformance.tree.cases import (
     growth,
     table,
 )
-from conformance.tree.test_flattening import BY_DEPTH, DIAGONAL, part, whole
-from conformance.tree.test_growth import CROSSED, FLOORED, HALF, PART_TIED, ZEROS, mapped
-from conformance.tree.test_growth import WIDE as WIDER
-from conformance.tree.test_masks import FAMILIES, SIBLINGS
-from conformance.tree.test_paths import INNER_LEAVES
-from conformance.tree.test_refusals import but, having
-from conformance.tree.test_selection import BROAD, DEEP_TREE, EQUAL_ACROSS, LATER_FIRST
-from conformance.tree.test_structure import EMPTY, NOTHING
+from conformance.tree.named import (
+    BROAD,
+    BY_DEPTH,
+    CROSSED,
+    DEEP_TREE,
+    DIAGONAL,
+    EMPTY,
+    EQUAL_ACROSS,
+    FAMILIES,
+    FLOORED,
+    HALF,
+    INNER_LEAVES,
+    LATER_FIRST,
+    NOTHING,
+    PART_TIED,
+    SIBLINGS,
+    WIDER,
+    ZEROS,
+    but,
+    having,
+    mapped,
+    part,
+    whole,
+)
 from oracle.types import CandidateTree, DraftTreeCase, FlattenCase, GrowthCase, MaskCase, SelectionCase
 
 FLAGS: Mapping[str, Flag] = {

@@ -12,8 +12,8 @@ from conformance.check import Check
 from conformance.roads import tree as road
 from conformance.tree import asking, drafting, drawing, offered, pictures, strategies, tables
 from conformance.tree.cases import Draftings, growth, table
+from conformance.tree.named import KINDS_OF_MAPS, mapped
 from conformance.tree.test_flattening import observe, positions
-from conformance.tree.test_growth import KINDS_OF_MAPS, mapped
 from conformance.verdicts import ClauseViolation, HarnessError, Undecidable
 from oracle import tree as oracle
 from oracle.types import DraftTreeCase, FlatTree

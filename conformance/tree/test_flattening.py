@@ -11,21 +11,9 @@ from conformance.check import Check
 from conformance.roads import tree as road
 from conformance.tree import asking, drawing, strategies
 from conformance.tree.cases import BUSHY, CHAIN, WORKED_TREE, Flattenings, candidates
+from conformance.tree.named import BY_DEPTH, DIAGONAL, part, whole
 from conformance.verdicts import ClauseViolation
-from oracle.types import CandidateTree, FlattenCase, FlatTree
-
-DIAGONAL = candidates([-1, -1, 0, 1, 2, 3], [0.6, 0.3, 0.7, 0.8, 0.5, 0.9])
-BY_DEPTH = candidates([-1, 0, -1, 1, 2, 0], [0.5, 0.6, 0.4, 0.7, 0.8, 0.3])
-"""Its ids do not follow depth: rows come by depth all the same."""
-
-
-def whole(tree: CandidateTree, base: int = 0) -> FlattenCase:
-    return FlattenCase(tree, np.arange(len(tree.parent)), base)
-
-
-def part(tree: CandidateTree, nodes: Sequence[int], base: int = 0) -> FlattenCase:
-    return FlattenCase(tree, np.array(nodes, dtype=np.int64), base)
-
+from oracle.types import FlattenCase, FlatTree
 
 PLAIN = [
     whole(WORKED_TREE, 3),

@@ -10,12 +10,11 @@ import pytest
 from conformance.check import Check
 from conformance.tree import asking, drawing, pictures, strategies
 from conformance.tree.cases import EDGE_SIZES, WIDE_PARENTS, Flattenings, Masks, Parents
+from conformance.tree.named import FAMILIES, SIBLINGS
 from conformance.tree.test_flattening import PLAIN, expected_parents
 from conformance.verdicts import ClauseViolation
 from oracle.types import MASK_FORMS, MaskCase
 
-SIBLINGS = np.array([-1, -1])
-FAMILIES = np.array([-1, -1, 0, 0, 1, 1, 3, 4])
 CHAIN = np.arange(-1, 4)
 SMALL = np.array([-1, -1, 0, 1])
 TREES = (SIBLINGS, FAMILIES, CHAIN)

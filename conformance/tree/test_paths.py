@@ -11,13 +11,12 @@ from conformance.check import Check
 from conformance.roads import tree as road
 from conformance.tree import asking, strategies, tables
 from conformance.tree.cases import Flattenings, candidates
-from conformance.tree.test_flattening import PLAIN, expected_parents, part, whole
+from conformance.tree.named import INNER_LEAVES, part, whole
+from conformance.tree.test_flattening import PLAIN, expected_parents
 from conformance.verdicts import ClauseViolation, HarnessError
 from oracle import tree as oracle
 from oracle.types import FlattenCase, Ids
 
-INNER_LEAVES = candidates([-1, -1, -1, 0, 2, 3, 4, 4], [0.4, 0.3, 0.2, 0.7, 0.8, 0.6, 0.5, 0.3])
-"""A leaf at depth 1 among parents, and two that are siblings."""
 MORE = (whole(INNER_LEAVES, 1), part(INNER_LEAVES, [0, 2, 4]), whole(candidates([-1] * 4, [0.4, 0.3, 0.2, 0.1])))
 
 

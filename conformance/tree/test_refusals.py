@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from conformance.tree.cases import (
     Parents,
     growth,
 )
+from conformance.tree.named import but, having
 from oracle.types import CandidateTree, DraftTreeCase, FlattenCase, GrowthCase, MaskCase, SelectionCase
 
 GROWING = ["grow_tree", "draft_tree"]
@@ -50,21 +50,6 @@ def judged(check: Check, operation: str, trees: list[CandidateTree]) -> None:
         return refused(check, operation, [SelectionCase(tree, 3) for tree in trees])
     right = FlattenCase(WORKED_TREE, np.arange(5))
     return refused(check, operation, [Flattenings((right, FlattenCase(tree, np.arange(5)))) for tree in trees])
-
-
-def having(path: tuple[int, ...], row: tuple[float, ...]) -> GrowthCase:
-    return growth({**WORKED_ROWS, path: row}, 2, 2, 2)
-
-
-def but(**fields: Any) -> CandidateTree:
-    """The worked tree with other vectors; `name=(node, value)` changes one entry."""
-    made = {}
-    for name, value in fields.items():
-        array = getattr(WORKED_TREE, name).copy()
-        if isinstance(value, tuple):
-            array[value[0]] = value[1]
-        made[name] = array if isinstance(value, tuple) else np.array(value)
-    return dataclasses.replace(WORKED_TREE, **made)
 
 
 @pytest.mark.hostile

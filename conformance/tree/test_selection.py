@@ -23,18 +23,13 @@ from conformance.tree.cases import (
     WORKED_TREE,
     candidates,
 )
+from conformance.tree.named import BROAD, DEEP_TREE, EQUAL_ACROSS, LATER_FIRST
 from conformance.verdicts import ClauseViolation, HarnessError, Inapplicable
 from oracle import tree as oracle
 from oracle.types import CandidateTree, SelectionCase
 
-DEEP_TREE = candidates([-1, -1, 0, 0, 2, 2, 4, 4], [0.9, 0.1, 0.9, 0.1, 0.9, 0.1, 0.9, 0.1])
-"""Everything good is deep: breadth first takes the wrong nodes."""
-BROAD = candidates([-1] * 6 + [0, 0, 5], [0.3, 0.2, 0.15, 0.12, 0.1, 0.08, 0.5, 0.3, 0.9])
 LONG = candidates([*range(-1, 6), 0, 1, 2], [0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6, 0.1, 0.14, 0.12])
 PLAIN = (*TREES, DEEP_TREE, BROAD, LONG)
-LATER_FIRST = candidates([-1, -1, 0, 1], [0.25, 0.5, 0.125, 0.5])
-EQUAL_ACROSS = candidates([-1, -1, -1, 0], [0.5, 0.25, 0.25, 0.5])
-"""Node 3 has the value of nodes 1 and 2, and is deeper."""
 
 
 def every(

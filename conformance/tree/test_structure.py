@@ -20,17 +20,15 @@ from conformance.tree.cases import (
     Flattenings,
     Masks,
     Parents,
-    candidates,
     growth,
     offset,
 )
+from conformance.tree.named import EMPTY, NOTHING
 from conformance.verdicts import ClauseViolation
 from oracle.types import MASK_FORMS, DraftTreeCase, FlattenCase, GrowthCase, MaskCase, SelectionCase
 
 OPERATIONS = ["grow_tree", "select_nodes", "flatten_tree", "tree_visibility", "draft_tree"]
 ALL = FlattenCase(BUSHY, np.arange(10))
-NOTHING = np.zeros(0, dtype=np.int64)
-EMPTY = candidates([], [])
 
 
 @pytest.mark.clauses("TREE-101")
