@@ -5,10 +5,15 @@ Nothing is converted but that, and nothing is repaired. torch is imported when a
 
 from __future__ import annotations
 
-from adapters import fast_losses
+from adapters import fast_acceptance, fast_losses
 from adapters.interface import Arithmetic, Declaration
 
-DECLARATION = Declaration(name="fast", version="0.1.0", cost={**fast_losses.COST})
+_COST = {**fast_losses.COST, **fast_acceptance.COST}
+_CONVENTIONS = {**fast_acceptance.CONVENTIONS}
+
+DECLARATION = Declaration(
+    name="fast", version="0.1.0", conventions=_CONVENTIONS, cost=_COST, promises=fast_acceptance.PROMISES
+)
 
 feature_regression = fast_losses.Losses.feature_regression
 soft_cross_entropy = fast_losses.Losses.soft_cross_entropy
@@ -18,20 +23,49 @@ hass_loss = fast_losses.Losses.hass_loss
 rollout_loss = fast_losses.Losses.rollout_loss
 draft_to_target = fast_losses.Losses.draft_to_target
 
+warp = fast_acceptance.Acceptance.warp
+verify_greedy = fast_acceptance.Acceptance.verify_greedy
+verify_sampled = fast_acceptance.Acceptance.verify_sampled
+verify_random = fast_acceptance.Acceptance.verify_random
+propose = fast_acceptance.Acceptance.propose
 
-class float32(fast_losses.Losses):
+
+class float32(fast_losses.Losses, fast_acceptance.Acceptance):
     """Tensors of float32."""
 
     dtype = "float32"
     DECLARATION = Declaration(
-        name="fast, float32", version="0.1.0", arithmetic=Arithmetic(dtype="float32"), cost={**fast_losses.COST}
+        name="fast, float32",
+        version="0.1.0",
+        conventions=_CONVENTIONS,
+        arithmetic=Arithmetic(dtype="float32"),
+        cost=_COST,
+        promises=fast_acceptance.PROMISES,
     )
 
 
-class bfloat16(fast_losses.Losses):
+class bfloat16(fast_losses.Losses, fast_acceptance.Acceptance):
     """Tensors of bfloat16."""
 
     dtype = "bfloat16"
     DECLARATION = Declaration(
-        name="fast, bfloat16", version="0.1.0", arithmetic=Arithmetic(dtype="bfloat16"), cost={**fast_losses.COST}
+        name="fast, bfloat16",
+        version="0.1.0",
+        conventions=_CONVENTIONS,
+        arithmetic=Arithmetic(dtype="bfloat16"),
+        cost=_COST,
+        promises=fast_acceptance.PROMISES,
+    )
+
+
+class vectorised(fast_acceptance.Acceptance):
+    """Acceptance by the way that the host stays out of, as on a GPU."""
+
+    vectorised = True
+    DECLARATION = Declaration(
+        name="fast, vectorised",
+        version="0.1.0",
+        conventions=_CONVENTIONS,
+        cost=_COST,
+        promises=fast_acceptance.PROMISES,
     )

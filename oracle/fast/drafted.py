@@ -1,0 +1,170 @@
+"""What is verified: a ragged batch of drafted chains or trees beside the rows of their laws, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from oracle.errors import BadInput
+from oracle.types import PROPOSALS
+
+Rows = Tensor | Sequence[Tensor]
+"""[B, N+1, V], or a tensor [n+1, V] of each request: row 0 = after the root, row i+1 = after node i."""
+
+
+class Drafts(NamedTuple):
+    """A ragged batch of drafts, padded to N nodes.
+
+    token: int64 [B, N]. parent: int64 [B, N], parent[i] < i and −1 = the root; None = chains. length: how many nodes
+    of each request count, int64 [B]; None = all. What stands behind a length is not read.
+    """
+
+    token: Tensor
+    parent: Tensor | None = None
+    length: Tensor | None = None
+
+
+class Decisions(NamedTuple):
+    """What a batch publishes.
+
+    path: int64 [B, D], ids of the accepted nodes, −1 behind the last one; D is the longest path, or N where the batch
+    is decided without the host. accepted: int64 [B], how many. frontier: int64 [B]; −1 where the row that it is drawn
+    from is no law.
+    """
+
+    path: Tensor
+    accepted: Tensor
+    frontier: Tensor
+
+
+@dataclass(frozen=True)
+class Laws:
+    """Rows of laws: probabilities, or logits whose softmax they are. field: for errors."""
+
+    rows: Rows
+    logits: bool
+    field: str
+
+    @property
+    def sample(self) -> Tensor:
+        """A tensor that tells dtype, device and V."""
+        return self.rows if isinstance(self.rows, Tensor) else self.rows[0]
+
+    @property
+    def vocabulary(self) -> int:
+        """V."""
+        return int(self.sample.shape[-1])
+
+    def of(self, member: int) -> Tensor:
+        """[rows, V] of one request."""
+        return self.rows[member]
+
+    def packed(self) -> tuple[Tensor, Tensor]:
+        """All rows [R, V], and where those of each request begin [B]."""
+        if isinstance(self.rows, Tensor):
+            batch, rows, size = self.rows.shape
+            return self.rows.reshape(batch * rows, size), torch.arange(batch, device=self.rows.device) * rows
+        starts = [0]
+        for one in self.rows[:-1]:
+            starts.append(starts[-1] + one.shape[0])
+        return torch.cat(list(self.rows)), torch.tensor(starts, device=self.sample.device)
+
+
+def laws(rows: Rows, logits: bool, field: str, batch: int, least: int, like: Laws | None = None) -> Laws:
+    """Rows of B requests, `least` of each at least where all have N nodes. Raises `BadInput`."""
+    members = [rows] if isinstance(rows, Tensor) else list(rows)
+    if not isinstance(rows, Tensor) and len(members) != batch:
+        raise BadInput(field, (), f"holds the rows of each of {batch} requests", len(members))
+    for i, one in enumerate(members):
+        index = () if isinstance(rows, Tensor) else (i,)
+        dimensions = 3 if isinstance(rows, Tensor) else 2
+        if not isinstance(one, Tensor) or one.ndim != dimensions or not one.dtype.is_floating_point:
+            rule = f"is a floating-point tensor {'[B, N+1, V]' if dimensions == 3 else '[n+1, V]'}"
+            raise BadInput(field, index, rule, _shown(one))
+        if one.shape[-1] == 0 or one.shape[-1] != members[0].shape[-1]:
+            raise BadInput(field, index, f"has V = {members[0].shape[-1]} > 0 columns", tuple(one.shape))
+        if one.dtype != members[0].dtype or one.device != members[0].device:
+            raise BadInput(field, index, "has the dtype and device of the first", _shown(one))
+    if isinstance(rows, Tensor) and (rows.shape[0] != batch or rows.shape[1] < least):
+        raise BadInput(field, (), f"has {batch} members of at least {least} rows", tuple(rows.shape))
+    if not members:
+        raise BadInput(field, (), "holds the rows of one request at least", 0)
+    made = Laws(rows, logits, field)
+    if like is not None and (made.vocabulary != like.vocabulary or made.sample.device != like.sample.device):
+        rule = f"has the V = {like.vocabulary} columns of {like.field}, on {like.sample.device}"
+        raise BadInput(field, (), rule, (tuple(made.sample.shape), made.sample.device))
+    return made
+
+
+def structure(drafts: Drafts) -> None:
+    """Shapes and dtypes of the drafts; `BadInput` otherwise. Looks at no number."""
+    token = drafts.token
+    if not isinstance(token, Tensor) or token.ndim != 2 or token.dtype != torch.int64:
+        raise BadInput("drafts.token", (), "is an int64 tensor [B, N]", _shown(token))
+    for name, given, shape in (
+        ("drafts.parent", drafts.parent, tuple(token.shape)),
+        ("drafts.length", drafts.length, (token.shape[0],)),
+    ):
+        if given is not None and (tuple(given.shape) != shape or given.dtype != torch.int64):
+            raise BadInput(name, (), f"is an int64 tensor {list(shape)}", _shown(given))
+        if given is not None and given.device != token.device:
+            raise BadInput(name, (), f"is on {token.device}", given.device)
+
+
+def uniforms(accept: Tensor, frontier: Tensor, drafts: Drafts) -> None:
+    """Shapes and dtypes of the coins; `BadInput` otherwise."""
+    batch, nodes = drafts.token.shape
+    for name, given, shape in (("accept", accept, (batch, nodes)), ("frontier", frontier, (batch,))):
+        if not isinstance(given, Tensor) or tuple(given.shape) != shape or not given.dtype.is_floating_point:
+            raise BadInput(f"coins.{name}", (), f"is a floating-point tensor {list(shape)}", _shown(given))
+
+
+def proposal_of(proposal: object) -> str:
+    """A kind of proposal; `BadInput` unless it is known."""
+    if not isinstance(proposal, str) or proposal not in PROPOSALS:
+        raise BadInput("proposal", (), f"a proposal is one of {', '.join(PROPOSALS)}", proposal)
+    return proposal
+
+
+def numbers(drafts: Drafts, vocabulary: int, distinct: bool, rows: Laws | None = None) -> None:
+    """Whether every node that counts has an earlier parent and a token; siblings differ where they have to.
+
+    Reads numbers on the host. Raises `BadInput`.
+    """
+    batch, nodes = drafts.token.shape
+    lengths = [nodes] * batch if drafts.length is None else drafts.length.tolist()
+    parents = None if drafts.parent is None else drafts.parent.tolist()
+    for b, (tokens, length) in enumerate(zip(drafts.token.tolist(), lengths)):
+        if not 0 <= length <= nodes:
+            raise BadInput("drafts.length", (b,), f"a request has 0 to {nodes} nodes", length)
+        if rows is not None and not isinstance(rows.rows, Tensor) and rows.rows[b].shape[0] < length + 1:
+            raise BadInput(rows.field, (b,), f"has {length + 1} rows at least", tuple(rows.rows[b].shape))
+        check_member(b, None if parents is None else parents[b][:length], tokens[:length], vocabulary, distinct)
+
+
+def check_member(
+    member: int, parents: Sequence[int] | None, tokens: Sequence[int], vocabulary: int, distinct: bool
+) -> None:
+    """The nodes of one request. Raises `BadInput`."""
+    if tokens and not (0 <= min(tokens) and max(tokens) < vocabulary):
+        i = next(i for i, token in enumerate(tokens) if not 0 <= token < vocabulary)
+        raise BadInput("drafts.token", (member, i), f"a token id lies in [0, {vocabulary})", tokens[i])
+    if parents is None:
+        return
+    for i, parent in enumerate(parents):
+        if not -1 <= parent < i:
+            raise BadInput("drafts.parent", (member, i), "a parent is −1 (the root) or an earlier node", parent)
+    if distinct and len(set(zip(parents, tokens))) < len(tokens):
+        seen: set[tuple[int, int]] = set()
+        for i, place in enumerate(zip(parents, tokens)):
+            if place in seen:
+                raise BadInput("drafts.token", (member, i), "siblings of such a proposal differ", tokens[i])
+            seen.add(place)
+
+
+def _shown(found: object) -> object:
+    return (tuple(found.shape), found.dtype) if isinstance(found, Tensor) else type(found).__name__
