@@ -115,9 +115,7 @@ class Acceptance:
             target = [cls._rows(case.target_probs) for case in own]
             draft = None if proposal == "point" else [cls._rows(case.draft_probs) for case in own]
             made = call(_drafts(own, chain), places, target, draft, proposal)
-            for i, path, count, token in zip(
-                places, made.path.tolist(), made.accepted.tolist(), made.frontier.tolist()
-            ):
+            for i, path, count, token in zip(places, *(values.tolist() for values in made)):
                 found[i] = Decision(tuple(path[:count]), token)
         return [found[i] for i in range(len(cases))]
 
@@ -141,7 +139,8 @@ class _Table:
         try:
             if isinstance(self._table, Mapping):
                 return np.asarray(self._table[prefix], dtype=np.float64)
-            return np.asarray(self._table[len(prefix)], dtype=np.float64)[prefix]
+            found: np.ndarray = np.asarray(self._table[len(prefix)], dtype=np.float64)[prefix]
+            return found
         except (KeyError, IndexError):
             raise BadInput("case.table", prefix, "has a row for each prefix that is drafted from") from None
 

@@ -72,7 +72,7 @@ def verify_sampled(
     most, where a caller knows; None = N. validate, vectorised: as in `verify_greedy`; what is validated is that rows
     that are read are laws, and coins lie in [0, 1). Source: ACCEPTANCE 3xx–7xx, coin scheme "per_node".
     """
-    batch, _ = _structure(drafts)
+    _structure(drafts)
     drafted.uniforms(spent.accept, spent.frontier, drafts)
     accept: list[list[float]] = []
     frontier: list[float] = []

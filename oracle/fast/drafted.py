@@ -150,7 +150,7 @@ def check_member(
     member: int, parents: Sequence[int] | None, tokens: Sequence[int], vocabulary: int, distinct: bool
 ) -> None:
     """The nodes of one request. Raises `BadInput`."""
-    if tokens and not (0 <= min(tokens) and max(tokens) < vocabulary):
+    if tokens and (min(tokens) < 0 or max(tokens) >= vocabulary):
         i = next(i for i, token in enumerate(tokens) if not 0 <= token < vocabulary)
         raise BadInput("drafts.token", (member, i), f"a token id lies in [0, {vocabulary})", tokens[i])
     if parents is None:

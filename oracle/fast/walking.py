@@ -230,7 +230,8 @@ class Sampling:
             raise BadInput("draft", (), "a proposal that is drawn has draft rows")
         draft.open(member, node + 1)
         p, whole, total = target.row(), target.total, draft.total
-        read, gone = target.mass, list[int]()
+        read: Callable[[int], float] = target.mass
+        gone: list[int] = []
         for i, child in enumerate(below):
             token = tokens[child]
             q = draft.mass(token)
@@ -258,8 +259,7 @@ class Sampling:
                     left.div_(sum_left)
                     sum_left = float(left.sum())
                 p, whole = left, sum_left
-                masses = left.numpy()
-                read = masses.item
+                read = left.numpy().item
         return None, None
 
     @staticmethod

@@ -34,8 +34,8 @@ def warp(
     logits: [V] or [R, V], −inf = a masked token. Parameters: a number, or a tensor [R], one a row (top_k: integers).
     temperature 0: one-hot at the lowest argmax. top_k 0, top_p 1, min_p 0: off. filter_order: stages in the order they
     are applied, each filter on the law that is left; filters joined by "+" look at the same law. top_k_ties: "keep"
-    keeps tokens tied with the k-th, otherwise lower ids stay. validate: whether numbers are looked at, which a GPU would
-    have to wait for; None = on a CPU. A row that is not validated and has no law comes back as NaN.
+    keeps tokens tied with the k-th, otherwise lower ids stay. validate: whether numbers are looked at, which a GPU
+    would have to wait for; None = on a CPU. A row that is not validated and has no law comes back as NaN.
 
     Raises `BadInput`. Source: ACCEPTANCE 10xx.
     """
@@ -198,7 +198,8 @@ def _stages(filter_order: str) -> list[list[str]]:
 def _check_parameter(name: str, value: Parameter, logits: Tensor) -> None:
     if isinstance(value, Tensor):
         whole = not value.dtype.is_floating_point and value.dtype != torch.bool
-        if tuple(value.shape) != tuple(logits.shape[:-1]) and value.ndim != 0 or (name == "top_k" and not whole):
+        fits = value.ndim == 0 or value.shape == logits.shape[:-1]
+        if not fits or (name == "top_k" and not whole):
             raise BadInput(name, (), f"is a number, or one for each of {list(logits.shape[:-1])} rows", _shown(value))
         return
     kinds = int if name == "top_k" else (int, float)
