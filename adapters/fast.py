@@ -5,10 +5,10 @@ Nothing is converted but that, and nothing is repaired. torch is imported when a
 
 from __future__ import annotations
 
-from adapters import fast_acceptance, fast_losses
+from adapters import fast_acceptance, fast_losses, fast_tree
 from adapters.interface import Arithmetic, Declaration
 
-_COST = {**fast_losses.COST, **fast_acceptance.COST}
+_COST = {**fast_losses.COST, **fast_acceptance.COST, **fast_tree.COST}
 _CONVENTIONS = {**fast_acceptance.CONVENTIONS}
 
 DECLARATION = Declaration(
@@ -29,8 +29,15 @@ verify_sampled = fast_acceptance.Acceptance.verify_sampled
 verify_random = fast_acceptance.Acceptance.verify_random
 propose = fast_acceptance.Acceptance.propose
 
+grow_tree = fast_tree.Tree.grow_tree
+select_nodes = fast_tree.Tree.select_nodes
+flatten_tree = fast_tree.Tree.flatten_tree
+draft_tree = fast_tree.Tree.draft_tree
+tree_visibility = fast_tree.Tree.tree_visibility
+tree_mask = fast_tree.Tree.tree_mask
 
-class float32(fast_losses.Losses, fast_acceptance.Acceptance):
+
+class float32(fast_losses.Losses, fast_acceptance.Acceptance, fast_tree.Tree):
     """Tensors of float32."""
 
     dtype = "float32"
@@ -44,7 +51,7 @@ class float32(fast_losses.Losses, fast_acceptance.Acceptance):
     )
 
 
-class bfloat16(fast_losses.Losses, fast_acceptance.Acceptance):
+class bfloat16(fast_losses.Losses, fast_acceptance.Acceptance, fast_tree.Tree):
     """Tensors of bfloat16."""
 
     dtype = "bfloat16"
@@ -58,8 +65,8 @@ class bfloat16(fast_losses.Losses, fast_acceptance.Acceptance):
     )
 
 
-class vectorised(fast_acceptance.Acceptance):
-    """Acceptance by the way that the host stays out of, as on a GPU."""
+class vectorised(fast_acceptance.Acceptance, fast_tree.Tree):
+    """Acceptance and trees by the way that the host stays out of, as on a GPU."""
 
     vectorised = True
     DECLARATION = Declaration(

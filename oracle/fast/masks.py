@@ -1,0 +1,91 @@
+"""Verification masks: which columns a row of the verification input sees, in the forms that engines hand out.
+
+The input is the root, then the rows of the tree; before their columns stand those of decided tokens. A mask is made as
+64-bit words, an eighth of a byte a column, and unpacked where another form is wanted.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from oracle.errors import BadInput
+from oracle.fast import laying, laying_host
+from oracle.fast.tree import visible_words
+from oracle.fast.trees import checked, on_host, per_tree, whole
+from oracle.types import MASK_FORMS
+
+_WORDS = {"packed8": torch.uint8, "packed16": torch.uint16, "packed32": torch.uint32}
+_LARGEST = torch.iinfo(torch.int64).max
+
+
+def tree_mask(
+    parent: Tensor,
+    prefix: int | Tensor = 0,
+    form: str = "allowed",
+    *,
+    length: Tensor | None = None,
+    longest: int | None = None,
+    dtype: torch.dtype = torch.float32,
+    validate: bool | None = None,
+    vectorised: bool | None = None,
+) -> Tensor:
+    """The masks of B trees, root row and column first: [B, N+1, prefix + N + 1] in their form (TREE 50x).
+
+    parent: int64 [B, N], parent[i] < i, −1 = the root. prefix: columns of decided tokens, of every tree or int64 [B];
+    then there are as many columns as the greatest needs, which is `longest` where the host does not look, and behind
+    its own a tree sees nothing. length: how many rows of each tree count, int64 [B]; None = all; the others see
+    nothing. form: "allowed": true = visible. "blocked": true = hidden. "additive": `dtype`, 0 = visible, −inf = hidden.
+    "packed8", "packed16", "packed32": unsigned words [B, N+1, ceil(columns / width)], bit i of word w = column
+    w·width + i is visible. Raises `BadInput`.
+    """
+    if not isinstance(form, str) or form not in MASK_FORMS:
+        raise BadInput("form", (), f"is one of {', '.join(MASK_FORMS)}", form)
+    inside = visible_words(parent, length=length, validate=validate, vectorised=vectorised)
+    batch, rows = parent.shape
+    per_tree(prefix, "prefix", batch, parent, 0, checked(validate, parent))
+    columns = _longest(prefix, longest, vectorised) + rows + 1
+    words = _shifted(inside, prefix, columns)
+    if length is not None:
+        counts = torch.arange(rows + 1, device=parent.device) <= length.unsqueeze(1)
+        words = torch.where(counts.unsqueeze(2), words, 0)
+    if form in _WORDS:
+        width = int(form.removeprefix("packed"))
+        return words.view(torch.uint8)[..., : -(-columns // width) * width // 8].contiguous().view(_WORDS[form])
+    visible = laying.unpacked(words, columns) if not on_host(words, vectorised) else _unpacked(words, columns)
+    if form == "additive":
+        hidden = torch.full((), -torch.inf, dtype=dtype, device=parent.device)
+        return torch.where(visible, torch.zeros((), dtype=dtype, device=parent.device), hidden)
+    return visible if form == "allowed" else ~visible
+
+
+def _longest(prefix: int | Tensor, longest: int | None, vectorised: bool | None) -> int:
+    if longest is not None:
+        return whole(longest, "longest", 0 if isinstance(prefix, Tensor) else prefix)
+    if not isinstance(prefix, Tensor):
+        return prefix
+    if not on_host(prefix, vectorised):
+        raise BadInput("longest", (), "is told where prefixes are not looked at")
+    return int(prefix.max()) if prefix.numel() else 0
+
+
+def _shifted(inside: Tensor, prefix: int | Tensor, columns: int) -> Tensor:
+    """Bits [B, R, words] behind as many ones as there are decided tokens, and the root's."""
+    batch, rows, words = inside.shape
+    start = (prefix if isinstance(prefix, Tensor) else torch.full((batch,), prefix, device=inside.device)) + 1
+    start = start.view(batch, 1, 1)
+    whole_words, odd = start >> 6, start & 63
+    own = torch.arange(-(-columns // 64), device=inside.device)
+    place = own - whole_words
+    ones = torch.where(place < 0, -1, torch.where(place == 0, (torch.ones_like(odd) << odd) - 1, 0))
+
+    def word(at: Tensor) -> Tensor:
+        found = inside.gather(2, at.clamp(0, words - 1).expand(-1, rows, -1))
+        return torch.where((at >= 0) & (at < words), found, 0)
+
+    carried = ((word(place - 1) >> 1) & _LARGEST) >> (63 - odd)  # the sign is a bit like others
+    return ones | (word(place) << odd) | carried
+
+
+def _unpacked(words: Tensor, columns: int) -> Tensor:
+    return torch.from_numpy(laying_host.unpacked(words.numpy(), columns))

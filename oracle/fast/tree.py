@@ -1,0 +1,348 @@
+"""EAGLE-2 trees, batched: growing candidates, keeping the best ones, laying them out for verification.
+
+Everywhere nodes are ordered by (−log value, depth, node id), and a log value is at most that of its parent in every
+dtype, so what this order takes first is closed under ancestors. On the host NumPy does the work; elsewhere, or with
+`vectorised`, torch does, without a loop over trees or nodes and without waiting for the device.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from oracle.errors import BadInput
+from oracle.fast import laying, laying_host
+from oracle.fast.growing import Drafter as Drafter
+from oracle.fast.growing import Frontier as Frontier
+from oracle.fast.growing import from_layers as from_layers
+from oracle.fast.growing import grow_tree as grow_tree
+from oracle.fast.trees import Candidates as Candidates
+from oracle.fast.trees import FlatTrees as FlatTrees
+from oracle.fast.trees import (
+    array,
+    check_numbers,
+    check_parents,
+    check_selection,
+    checked,
+    counted,
+    ids,
+    on_host,
+    per_tree,
+    structure,
+)
+
+LARGEST = 2**63 - 1
+
+
+def select_nodes(
+    candidates: Candidates,
+    budget: int | Tensor,
+    *,
+    widest: int | None = None,
+    validate: bool | None = None,
+    vectorised: bool | None = None,
+) -> Tensor:
+    """The best nodes of each tree, in selection order: int64 [B, M], −1 behind the last one (TREE 3xx).
+
+    budget: of every tree, or one a tree, int64 [B]. M is the greatest budget, at most n; where the host does not look
+    at budgets it is `widest`, or n. validate: whether numbers are looked at; None = where nobody waits for it.
+    Raises `BadInput`. Source: EAGLE-2 §4.2.
+    """
+    _, most = _read(candidates, budget, widest, validate, vectorised)
+    if not on_host(candidates.parent, vectorised):
+        return _ranked(candidates, budget, most)
+    value, depth = array(candidates.log_value), array(candidates.depth)
+    if isinstance(budget, Tensor) or candidates.length is not None:
+        return _ranked_on_host(candidates, budget, most)
+    chosen = laying_host.best(value, depth, most, candidates.layered or laying_host.is_layered(depth))
+    order = np.lexsort((laying_host.picked(depth, chosen), -laying_host.picked(value, chosen)), axis=-1)
+    return torch.from_numpy(np.take_along_axis(chosen, order, 1))
+
+
+def flatten_tree(
+    candidates: Candidates,
+    selected: Tensor,
+    base: int | Tensor = 0,
+    *,
+    length: Tensor | None = None,
+    validate: bool | None = None,
+    vectorised: bool | None = None,
+) -> FlatTrees:
+    """The selected nodes of each tree as rows, with their visibility, paths, links and positions (TREE 4xx–6xx).
+
+    selected: int64 [B, M] node ids, ancestor-closed, in any order. length: how many of them each tree has, int64 [B];
+    None = all. base: the position of the root, of all trees or int64 [B]. Raises `BadInput`.
+    """
+    batch, _ = structure(candidates)
+    ids(selected, "selected", (batch, None), candidates.parent)
+    if length is not None:
+        ids(length, "length", (batch,), candidates.parent)
+    look = checked(validate, candidates.parent)
+    _base(base, candidates, look)
+    if look:
+        check_numbers(candidates)
+        check_selection(candidates, selected, length)
+    return _laid_out(candidates, selected, length, base, vectorised)
+
+
+def keep_best(
+    candidates: Candidates,
+    budget: int | Tensor,
+    base: int | Tensor = 0,
+    *,
+    widest: int | None = None,
+    validate: bool | None = None,
+    vectorised: bool | None = None,
+) -> FlatTrees:
+    """`select_nodes` and `flatten_tree` in one: what stands between the drafter and the verifier. Raises `BadInput`."""
+    look, most = _read(candidates, budget, widest, validate, vectorised)
+    _base(base, candidates, look)
+    ragged = isinstance(budget, Tensor) or candidates.length is not None
+    if not on_host(candidates.parent, vectorised):
+        chosen, length = _ranked(candidates, budget, most), None
+    elif ragged:
+        chosen, length = _ranked_on_host(candidates, budget, most), None
+    else:
+        value, depth = array(candidates.log_value), array(candidates.depth)
+        layered = candidates.layered or laying_host.is_layered(depth)
+        candidates = candidates._replace(layered=layered)
+        chosen, length = torch.from_numpy(laying_host.best(value, depth, most, layered)), None
+    if ragged:
+        length = (chosen >= 0).sum(1)
+    return _laid_out(candidates, chosen, length, base, vectorised, ascending=candidates.layered and not ragged)
+
+
+def draft_tree(
+    drafter: Drafter,
+    expand_width: int,
+    branch_width: int,
+    max_depth: int,
+    budget: int | Tensor,
+    base: int | Tensor = 0,
+    batch: int = 1,
+    *,
+    draft_to_target: Tensor | None = None,
+    logits: bool = False,
+    widest: int | None = None,
+    device: torch.device | str = "cpu",
+    validate: bool | None = None,
+    vectorised: bool | None = None,
+) -> FlatTrees:
+    """Grow, select and flatten (TREE 7xx): see `grow_tree` and `keep_best`. Raises `BadInput`."""
+    grown = grow_tree(
+        *(drafter, expand_width, branch_width, max_depth, batch),
+        draft_to_target=draft_to_target,
+        logits=logits,
+        device=device,
+        validate=validate,
+    )
+    look = checked(validate, grown.parent)
+    per_tree(budget, "budget", batch, grown.parent, 0, look)
+    _base(base, grown, look)
+    return keep_best(grown, budget, base, widest=widest, validate=False, vectorised=vectorised)
+
+
+def tree_visibility(
+    parent: Tensor,
+    *,
+    length: Tensor | None = None,
+    validate: bool | None = None,
+    vectorised: bool | None = None,
+) -> Tensor:
+    """Ancestors and self: bool [B, N, N], row × column (TREE-502). parent: int64 [B, N]. Raises `BadInput`."""
+    words = visible_words(parent, length=length, validate=validate, vectorised=vectorised)
+    if on_host(parent, vectorised):
+        return torch.from_numpy(laying_host.unpacked(words.numpy()[:, 1:].view(np.uint64), parent.shape[1]))
+    return laying.unpacked(words[:, 1:], parent.shape[1])
+
+
+def visible_words(
+    parent: Tensor,
+    *,
+    length: Tensor | None = None,
+    validate: bool | None = None,
+    vectorised: bool | None = None,
+) -> Tensor:
+    """Ancestors and self as bits: int64 [B, N+1, ceil(N/64)], the root's row first, which sees no row. Bit i of word w
+    is row 64·w + i. Raises `BadInput`."""
+    valid = _parents(parent, length, validate)
+    if not on_host(parent, vectorised):
+        return laying.visible_words(laying.pointers(parent, valid), valid, parent.shape[1])
+    host = None if valid is None else valid.numpy()
+    up = laying_host.pointers(parent.numpy(), host)
+    return torch.from_numpy(laying_host.visible_words(up, host, parent.shape[1]).view(np.int64))
+
+
+def leaf_paths(
+    parent: Tensor,
+    *,
+    length: Tensor | None = None,
+    deepest: int | None = None,
+    validate: bool | None = None,
+    vectorised: bool | None = None,
+) -> tuple[Tensor, Tensor]:
+    """One row a leaf, in ascending leaf row: int64 [B, L, D], right-padded with −1, and how many each tree has: [B].
+
+    parent: int64 [B, N]. L and D: see `FlatTrees`; `deepest` bounds D. Raises `BadInput`. Source: TREE-602.
+    """
+    valid = _parents(parent, length, validate)
+    most = parent.shape[1] if deepest is None else min(deepest, parent.shape[1])
+    if not on_host(parent, vectorised):
+        up = laying.pointers(parent, valid)
+        depth = laying.depths(up, most)[:, 1:]
+        return laying.leaf_table(up, depth, laying.links(parent, valid)[0], valid, most)
+    host = None if valid is None else valid.numpy()
+    above = laying_host.pointers(parent.numpy(), host)
+    steps = laying_host.depths(above)[:, 1:]
+    first = laying_host.links(parent.numpy(), host)[0]
+    paths, count = laying_host.leaf_table(above, steps, first, host, int(steps.max(initial=0)))
+    return torch.from_numpy(paths), torch.from_numpy(count)
+
+
+def sibling_links(
+    parent: Tensor,
+    *,
+    length: Tensor | None = None,
+    validate: bool | None = None,
+    vectorised: bool | None = None,
+) -> tuple[Tensor, Tensor]:
+    """First child and next sibling of each row: int64 [B, N] each, −1 = none (TREE-605, 606). Raises `BadInput`."""
+    valid = _parents(parent, length, validate)
+    if not on_host(parent, vectorised):
+        return laying.links(parent, valid)
+    first, following = laying_host.links(parent.numpy(), None if valid is None else valid.numpy())
+    return torch.from_numpy(first), torch.from_numpy(following)
+
+
+def _read(
+    candidates: Candidates, budget: int | Tensor, widest: int | None, validate: bool | None, vectorised: bool | None
+) -> tuple[bool, int]:
+    """Whether numbers are looked at, and how many nodes the greatest answer has."""
+    batch, nodes = structure(candidates)
+    look = checked(validate, candidates.parent)
+    per_tree(budget, "budget", batch, candidates.parent, 0, look)
+    if look:
+        check_numbers(candidates)
+    if not isinstance(budget, Tensor):
+        return look, min(budget, nodes)
+    if widest is not None:
+        return look, min(widest, nodes)
+    if on_host(candidates.parent, vectorised) and batch:
+        return look, min(int(budget.max()), nodes)
+    return look, nodes
+
+
+def _base(base: int | Tensor, candidates: Candidates, look: bool) -> None:
+    batch, nodes = candidates.parent.shape
+    per_tree(base, "base", batch, candidates.parent, 0, look)
+    largest = base if not isinstance(base, Tensor) else int(base.max()) if look and batch else 0
+    if largest > LARGEST - nodes:
+        raise BadInput("base", (), "a position has 64 bits", largest)
+
+
+def _parents(parent: Tensor, length: Tensor | None, validate: bool | None) -> Tensor | None:
+    """Which rows count; None = all."""
+    batch, rows = ids(parent, "parent", (None, None)).shape
+    if length is not None:
+        ids(length, "length", (batch,), parent)
+    if checked(validate, parent):
+        check_parents(array(parent), counted(length, batch, rows, "length"), "parent")
+    return _behind(length, rows)
+
+
+def _behind(length: Tensor | None, rows: int) -> Tensor | None:
+    return None if length is None else torch.arange(rows, device=length.device) < length.unsqueeze(1)
+
+
+def _ranked(candidates: Candidates, budget: int | Tensor, most: int) -> Tensor:
+    valid = _behind(candidates.length, candidates.parent.shape[1])
+    order = laying.ordered(candidates.log_value.detach(), candidates.depth, valid, candidates.layered)[:, :most]
+    own = budget if isinstance(budget, Tensor) else torch.full(order.shape[:1], most, device=order.device)
+    if candidates.length is not None:
+        own = torch.minimum(own, candidates.length)
+    return torch.where(torch.arange(most, device=order.device) < own.unsqueeze(1), order, -1)
+
+
+def _ranked_on_host(candidates: Candidates, budget: int | Tensor, most: int) -> Tensor:
+    value, depth = array(candidates.log_value), array(candidates.depth)
+    batch, nodes = depth.shape
+    own = np.full(batch, nodes) if candidates.length is None else array(candidates.length)
+    valid = None if candidates.length is None else np.arange(nodes) < own[:, None]
+    own = np.minimum(own, array(budget) if isinstance(budget, Tensor) else budget)
+    order = laying_host.ordered(value, depth, valid)[:, :most]
+    return torch.from_numpy(np.where(np.arange(most) < own[:, None], order, -1))
+
+
+def _laid_out(
+    candidates: Candidates,
+    nodes: Tensor,
+    length: Tensor | None,
+    base: int | Tensor,
+    vectorised: bool | None,
+    ascending: bool = False,
+) -> FlatTrees:
+    """Rows of the nodes; they are closed under ancestors. ascending: they are rows already."""
+    if not on_host(candidates.parent, vectorised):
+        return _laid_out_on_device(candidates, nodes, length, base)
+    valid = None if length is None else np.arange(nodes.shape[1]) < array(length)[:, None]
+    parent, token, depth = array(candidates.parent), array(candidates.token), array(candidates.depth)
+    batch, rows = nodes.shape
+    if not rows or not parent.shape[1]:
+        return _empty(batch, rows, base)
+    place = nodes.numpy()
+    if not ascending:
+        place = laying_host.by_rows(place, depth, candidates.layered or laying_host.is_layered(depth), valid)
+    above = laying_host.parent_rows(parent, place, valid)
+    own = np.zeros((batch, rows + 1), dtype=np.int64)
+    own[:, 1:] = laying_host.picked(depth, place)
+    tokens = laying_host.picked(token, place)
+    deepest = int(own[:, 1:].max()) if valid is None else int(own[:, 1:].max(where=valid, initial=0))
+    up = laying_host.pointers(above, valid)
+    words = laying_host.visible_words(up, valid, deepest)
+    first, following = laying_host.links(above, valid)
+    paths, leaves = laying_host.leaf_table(up, own[:, 1:], first, valid, deepest)
+    position = own + (array(base)[:, None] if isinstance(base, Tensor) else base)
+    shown = own[:, 1:]
+    if valid is not None:
+        above, tokens, shown = (np.where(valid, one, -1) for one in (above, tokens, shown))
+        position[:, 1:] = np.where(valid, position[:, 1:], -1)
+    made = (place, above, tokens, shown, laying_host.unpacked(words[:, 1:], rows), paths, first, following, position)
+    count = np.full(batch, rows) if valid is None else valid.sum(1)
+    return FlatTrees(*map(torch.from_numpy, (*made, count, leaves)))
+
+
+def _laid_out_on_device(candidates: Candidates, nodes: Tensor, length: Tensor | None, base: int | Tensor) -> FlatTrees:
+    batch, rows = nodes.shape
+    if not rows or not candidates.parent.shape[1]:
+        return _empty(batch, rows, base, nodes.device)
+    valid = _behind(length, rows)
+    deepest = rows if candidates.deepest is None else min(candidates.deepest, rows)
+    nodes = laying.by_rows(nodes, candidates.depth, candidates.layered, valid)
+    parent = laying.parent_rows(candidates.parent, nodes, valid)
+    depth, token = laying.picked(candidates.depth, nodes), laying.picked(candidates.token, nodes)
+    if valid is not None:
+        depth, token = torch.where(valid, depth, -1), torch.where(valid, token, -1)
+        parent = torch.where(valid, parent, -1)
+    up = laying.pointers(parent, valid)
+    visible = laying.unpacked(laying.visible_words(up, valid, deepest)[:, 1:], rows)
+    first, following = laying.links(parent, valid)
+    paths, leaves = laying.leaf_table(up, depth, first, valid, deepest)
+    root = base.unsqueeze(1) if isinstance(base, Tensor) else torch.full_like(depth[:, :1], base)
+    below = root + depth if valid is None else torch.where(valid, root + depth, -1)
+    count = torch.full_like(leaves, rows) if valid is None else valid.sum(1)
+    return FlatTrees(
+        *(nodes, parent, token, depth, visible, paths, first, following, torch.cat((root, below), 1), count, leaves)
+    )
+
+
+def _empty(batch: int, rows: int, base: int | Tensor, device: torch.device | None = None) -> FlatTrees:
+    """Trees without a node."""
+    none = torch.full((batch, rows), -1, dtype=torch.int64, device=device)
+    root = base.unsqueeze(1) if isinstance(base, Tensor) else torch.full((batch, 1), base, device=device)
+    count = torch.zeros(batch, dtype=torch.int64, device=device)
+    visible = torch.zeros((batch, rows, rows), dtype=torch.bool, device=device)
+    paths = torch.zeros((batch, 0, 0), dtype=torch.int64, device=device)
+    return FlatTrees(
+        *(none, none, none, none, visible, paths, none, none, torch.cat((root.to(torch.int64), none), 1), count, count)
+    )
