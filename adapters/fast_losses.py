@@ -1,4 +1,4 @@
-"""The losses of `oracle.fast` on NumPy cases, in one dtype: arrays become tensors of it, and gradients come by autograd."""
+"""The losses of `oracle.fast` on NumPy cases: arrays become tensors of one dtype, gradients come by autograd."""
 
 from __future__ import annotations
 

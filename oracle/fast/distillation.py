@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -20,9 +21,9 @@ from torch.autograd.function import once_differentiable
 from oracle.errors import BadInput
 from oracle.fast import products
 from oracle.fast.laws import Law, Measure, measure
-from oracle.fast.products import Headed, accumulated, blocks
+from oracle.fast.products import Headed, accumulated, blocks, on_cpu
 
-ROWS = 256
+ROWS = 512
 """Rows whose logits are held at once on a CPU: a matrix product of fewer is slower."""
 ROWS_ON_A_GPU = 1024
 
@@ -32,14 +33,16 @@ class Task:
     """What is asked of a draft [T, R, ·]: what it is held against, and what its rows weigh.
 
     target: [M, ·]. supervise: bool [T, R]. paired: int64 [T, R], the row of the target; None = it is row t · R + r.
-    weights: of each step; a zero weight drops its step. denominator: "supervised", "mask" or "rows", of a step's mean,
-    to which `epsilon` is added. required: a row whose target masks every token is bad input, and not one that does not
-    count. names: of draft and target, for errors.
+    weights: of each step; a zero weight drops its step. axes: what errors count rows over, T · R of them.
+    denominator: "supervised", "mask" or "rows", of a step's mean, to which `epsilon` is added. required: a row whose
+    target masks every token is bad input, and not one that does not count. rows: whose logits are held at once.
+    names: of draft and target, for errors.
     """
 
     target: Tensor | Headed
     supervise: Tensor
     weights: Sequence[float]
+    axes: tuple[int, ...]
     law: Law = field(default_factory=Law)
     paired: Tensor | None = None
     denominator: str = "supervised"
@@ -119,7 +122,7 @@ class _Work:
         target = task.target
         used = (target.hidden, target.weight) if isinstance(target, Headed) else (target,)
         self.dtype = accumulated(states.dtype, *(tensor.dtype for tensor in used))
-        self.rows = task.rows or (ROWS if states.device.type == "cpu" else ROWS_ON_A_GPU)
+        self.rows = task.rows or (ROWS if on_cpu(states) else ROWS_ON_A_GPU)
         self.index = task.supervise.reshape(-1).nonzero().squeeze(1)
         self.losses = self._new(self.steps * self.count).zero_()
         self.counts = torch.zeros(self.steps * self.count, dtype=torch.bool, device=states.device)
@@ -142,7 +145,8 @@ class _Work:
 
     def _buffer(self, name: str, rows: int, width: int) -> Tensor:
         if name not in self.buffers:
-            self.buffers[name] = self._new(min(self.rows, max(len(self.index), 1)), width)
+            most = min(self.rows, max(len(self.index), 1))
+            self.buffers[name] = self._new(most, width)
         return self.buffers[name][:rows]
 
     def groups(self) -> Iterator[Group]:
@@ -169,7 +173,7 @@ class _Work:
 
     def run(self, index: Tensor, unique: Tensor, place: Tensor, bounds: list[int]) -> None:
         """Each chunk of target rows, and the rows of the draft that are held against them."""
-        for chunk, (start, stop) in enumerate(zip(bounds, bounds[1:])):
+        for chunk, (start, stop) in enumerate(pairwise(bounds)):
             first = chunk * self.rows
             learnt = self._measure(unique[first : first + self.rows])
             rows, local = index[start:stop], place[start:stop] - first
@@ -215,7 +219,7 @@ class _Work:
             made = products.logits(held, self.weight, self._buffer("draft", count, width))
         aligned = count == len(learnt.on) and self.task.paired is None
         losses = self._new(count)
-        for block in blocks(count, width, rows.device):
+        for block in blocks(made):
             which = local[block]
             on = learnt.on[block] if aligned else learnt.on.index_select(0, which)
             mass = learnt.mass[block] if aligned else learnt.mass[which]
@@ -275,7 +279,7 @@ class _Work:
     # ---- errors
 
     def _place(self, row: Tensor | int) -> tuple[int, ...]:
-        return divmod(int(row), self.count)
+        return tuple(int(i) for i in torch.unravel_index(torch.as_tensor(int(row)), self.task.axes))
 
     def _finite(self, numbers: Tensor, rows: Tensor, name: str, own: bool) -> None:
         self._refuse(~numbers.isfinite(), numbers, rows, name, own, "a number that counts is finite")
@@ -302,7 +306,7 @@ def _cross_entropy(draft: Tensor, on: Tensor, mass: Tensor, given: bool, slope: 
     draft.sub_(peak)
     if given:
         crossed = (on * draft.masked_fill(on == 0, 0.0)).sum(-1)
-    elif draft.device.type == "cpu" and len(draft) <= 16:
+    elif on_cpu(draft) and len(draft) <= 16:
         crossed = torch.stack([torch.dot(a, b) for a, b in zip(on, draft)])
     else:
         crossed = (on * draft).sum(-1)

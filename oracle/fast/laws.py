@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from oracle.fast.products import blocks
+from oracle.fast.products import blocks, on_cpu
 
 GROUP = 64
 """Neighbours of which only the largest is looked at first where the k largest are wanted."""
@@ -63,7 +63,7 @@ def measure(target: Tensor, law: Law, given: bool) -> Measure:
     if drafted is not None:
         drafted[law.ids] = True
     token = torch.arange(width, dtype=torch.int32, device=target.device) if law.gate and law.ids is not None else None
-    for block in blocks(rows, width, target.device):
+    for block in blocks(target):
         full, here = target[block], on[block]
         peak = full.amax(-1, keepdim=True)
         if token is not None and drafted is not None and counts is not None:
@@ -76,7 +76,8 @@ def measure(target: Tensor, law: Law, given: bool) -> Measure:
             if not law.renormalised:
                 norm = full.sub_(_shift(peak)).exp_().sum(-1, keepdim=True)
             else:
-                peak = here.amax(-1, keepdim=True)
+                # what is no number elsewhere in the row shows here
+                peak = here.amax(-1, keepdim=True) + 0.0 * peak.clamp(min=torch.finfo(peak.dtype).min)
         if counts is not None and given:
             lower = peak if law.ids is None or law.renormalised else here.amax(-1, keepdim=True)
             counts[block] &= (lower != -math.inf).squeeze(-1)
@@ -116,7 +117,7 @@ def _largest(rows: Tensor, k: int) -> Tensor:
     """Which entries are the k largest of their row, lower ids first on ties; k is below the width."""
     least = _kth(rows, k)
     kept = rows >= least
-    if rows.device.type == "cpu" and bool((kept.sum(-1) == k).all()):
+    if on_cpu(rows) and bool((kept.sum(-1) == k).all()):
         return kept
     tied = rows == least
     room = k - (rows > least).sum(-1, keepdim=True)
@@ -127,7 +128,7 @@ def _kth(rows: Tensor, k: int) -> Tensor:
     """The k-th largest value of each row, [c, 1]: it lies in one of the k groups whose largest are largest."""
     groups = rows.shape[-1] // GROUP
     if k < groups:
-        grouped = rows[:, : groups * GROUP].unflatten(-1, (groups, GROUP))
+        grouped = rows[:, : groups * GROUP].reshape(-1, groups, GROUP)
         best = grouped.amax(-1).topk(k, sorted=False).indices
         inside = grouped.gather(1, best.unsqueeze(-1).expand(-1, -1, GROUP)).flatten(1)
         rows = torch.cat((inside, rows[:, groups * GROUP :]), 1)

@@ -107,7 +107,9 @@ def eagle1_loss(
     ]
     beta = positive(beta, "beta")
     mask = flags(supervise, "supervise", shape).reshape(1, -1)
-    made = _through_head(predicted.reshape(1, -1, predicted.shape[-1]), target, head, mask, [1.0], Law(), validate)
+    made = _through_head(
+        predicted.reshape(1, -1, predicted.shape[-1]), target, head, mask, [1.0], shape, Law(), validate
+    )
     value, counted = _regression(predicted, target, mask, None, beta, validate)
     terms = [value.sum(), made.value]
     total = _summed([weight * term for weight, term in zip(weights, terms) if weight != 0], made.value)
@@ -144,7 +146,7 @@ def hass_loss(
     paired = torch.arange(mask.shape[1], device=mask.device).expand(mask.shape)
     law = Law(whole=classification, top=top, k=k)
     made = _through_head(
-        predicted.reshape(*mask.shape, width), target, head, mask, [1.0] * steps, law, validate, paired
+        predicted.reshape(*mask.shape, width), target, head, mask, [1.0] * steps, shape, law, validate, paired
     )
     value, counted = _regression(predicted, target, mask, paired, beta, validate)
     if regression == 0:
@@ -206,7 +208,7 @@ def rollout_loss(
         one_of(divergence, "divergence", DIVERGENCES) == "kl",
         validate,
     )
-    task = Task(*(target, mask, weights, law, paired, denominator, epsilon), validate=checked(validate, mask))
+    task = Task(*(target, mask, weights, shape, law, paired, denominator, epsilon), validate=checked(validate, mask))
     return Loss(*distil(_shaped(draft_logits, mask.shape), task))
 
 
@@ -284,7 +286,7 @@ def _of_one_step(
     if logits(draft) != logits(target):
         raise BadInput("target_logits", (), f"has the {logits(draft)} tokens of draft_logits", logits(target))
     mask = flags(supervise, "supervise", shape).reshape(1, -1)
-    task = Task(_shaped(target, (-1,)), mask, [1.0], law, required=True, validate=checked(validate, mask))
+    task = Task(_shaped(target, (-1,)), mask, [1.0], shape, law, required=True, validate=checked(validate, mask))
     return Loss(*distil(_shaped(draft, mask.shape), task))
 
 
@@ -294,6 +296,7 @@ def _through_head(
     head: Tensor,
     mask: Tensor,
     weights: Sequence[float],
+    axes: tuple[int, ...],
     law: Law,
     validate: bool | None,
     paired: Tensor | None = None,
@@ -305,7 +308,9 @@ def _through_head(
     if checked(validate, head):
         _all_finite(head)
     teacher = Headed(target.reshape(-1, target.shape[-1]), head)
-    task = Task(*(teacher, mask, weights, law, paired), validate=checked(validate, mask), names=("predicted", "target"))
+    task = Task(
+        *(teacher, mask, weights, axes, law, paired), validate=checked(validate, mask), names=("predicted", "target")
+    )
     return distil(Headed(predicted, head), task)
 
 
@@ -333,7 +338,9 @@ def _regression(
             wrong = ~numbers.isfinite()
             if bool(wrong.any()):
                 i, v = wrong.nonzero()[0].tolist()
-                raise BadInput(name, (int(rows[i]), v), "a number that counts is finite", float(numbers[i, v]))
+                axes = predicted.shape[:-1] if name == "predicted" else target.shape[:-1]
+                place = [int(n) for n in torch.unravel_index(rows[i], axes)]
+                raise BadInput(name, (*place, v), "a number that counts is finite", float(numbers[i, v]))
     lost = functional.smooth_l1_loss(here, there, reduction="none", beta=beta).sum(1)
     counted = mask.sum(1)
     sums = lost.new_zeros(mask.numel()).index_copy(0, index, lost).view(mask.shape).sum(1)

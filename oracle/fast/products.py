@@ -5,7 +5,6 @@ A head that is stored narrower is widened some tokens at a time: what it holds i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -14,6 +13,8 @@ from torch import Tensor
 
 TOKENS = 4096
 """Tokens of a narrow head that are widened at once."""
+ELEMENTS = 1 << 17
+"""Numbers that a core's cache holds beside as many others."""
 
 
 class Headed(NamedTuple):
@@ -52,8 +53,14 @@ def _parts(weight: Tensor) -> Iterator[slice]:
         yield slice(start, start + TOKENS)
 
 
-def blocks(rows: int, width: int, device: torch.device, elements: int = 1 << 17) -> Iterator[slice]:
-    """Rows that are worked on at once: what fits in a core's cache, or all of them where there is none to fit."""
-    step = max(1, elements // max(width, 1)) if device.type == "cpu" else max(rows, 1)
-    for block in range(math.ceil(rows / step)):
-        yield slice(block * step, min((block + 1) * step, rows))
+def on_cpu(tensor: Tensor) -> bool:
+    """Whether to go by what a core is good at: parts that fit in its cache, decisions as they come up."""
+    return tensor.device.type == "cpu"
+
+
+def blocks(rows: Tensor) -> Iterator[slice]:
+    """Which of the rows [c, V] are worked on at once: what fits in a core's cache; on a GPU all of them."""
+    count, width = rows.shape
+    step = max(1, ELEMENTS // max(width, 1)) if on_cpu(rows) else max(count, 1)
+    for start in range(0, count, step):
+        yield slice(start, min(start + step, count))

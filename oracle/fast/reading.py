@@ -22,7 +22,7 @@ def checked(validate: bool | None, tensor: Tensor) -> bool:
 def leading(values: object, field: str, least: int = 1) -> Shape:
     """The leading axes of a floating-point tensor [..., d] with at least one feature."""
     if not isinstance(values, Tensor) or not values.is_floating_point() or values.ndim <= least:
-        axes = ", ".join(["T", "…"][2 - least :] + ["d"])
+        axes = ", ".join(["T", "…", "d"][2 - least :])
         raise BadInput(field, (), f"is a floating-point tensor [{axes}]", _told(values))
     if not values.shape[-1]:
         raise BadInput(field, (), "has at least one feature or token", tuple(values.shape))
