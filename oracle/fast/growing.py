@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from oracle.errors import BadInput
-from oracle.fast.trees import Candidates, checked, ids, whole
+from oracle.fast.trees import Candidates, checked, ids, on_host, whole
 
 FLOOR = 1e-12
 """Confidences count as no less than this in a log value; what is stored as confidence stays as it is."""
@@ -101,7 +101,7 @@ def children(rows: Tensor, width: int, draft_to_target: Tensor | None = None) ->
     some = torch.topk(rows, min(width + 1, vocabulary), dim=-1)
     values, token = some.values[..., :width], some.indices[..., :width]
     names = token if draft_to_target is None else draft_to_target[token]
-    if rows.device.type != "cpu" or bool((some.values[..., 1:] == some.values[..., :-1]).any()):
+    if not on_host(rows, None) or bool((some.values[..., 1:] == some.values[..., :-1]).any()):
         least = values[..., -1:]
         every = torch.arange(vocabulary, device=rows.device) if draft_to_target is None else draft_to_target
         tied = torch.topk(torch.where(rows == least, -every, torch.iinfo(torch.int64).min), width, dim=-1).values

@@ -6,16 +6,44 @@ row's parent in it, the root's being the root. `valid` tells which rows count, b
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 Valid = np.ndarray | None
 BITS = 64
 
 
+@functools.lru_cache(maxsize=64)
+def _starts(batch: int, stride: int) -> np.ndarray:
+    """Where the numbers of each tree start, [B, 1]; not to be written to."""
+    return _kept(np.arange(0, batch * max(stride, 1), max(stride, 1))[:, None])
+
+
+@functools.lru_cache(maxsize=64)
+def _own_bits(rows: int) -> np.ndarray:
+    """The bit of each row, [N + 1, words]; the root has none. Not to be written to."""
+    bits = np.zeros((rows + 1, max(-(-rows // BITS), 1)), dtype=np.uint64)
+    own = np.arange(rows)
+    bits[own + 1, own // BITS] = np.left_shift(np.uint64(1), (own % BITS).astype(np.uint64))
+    return _kept(bits)
+
+
+@functools.lru_cache(maxsize=64)
+def _climbs(deepest: int) -> np.ndarray:
+    """[D + 1, D]: column j of a path of d rows is d − 1 − j steps above its leaf; past its end stands the root."""
+    return _kept((np.arange(deepest + 1)[:, None] - 1 - np.arange(deepest)) % (deepest + 1))
+
+
+def _kept(values: np.ndarray) -> np.ndarray:
+    values.setflags(write=False)
+    return values
+
+
 def best(value: np.ndarray, depth: np.ndarray, count: int, layered: bool) -> np.ndarray:
     """The best `count` nodes of each tree, by id: int64 [B, count]; they are told from the rest without a sort."""
     batch, nodes = value.shape
-    starts = np.arange(batch)[:, None] * nodes
+    starts = _starts(batch, nodes)
     if not 0 < count < nodes:
         return np.broadcast_to(np.arange(min(count, nodes)), (batch, min(count, nodes))).copy()
     least = np.partition(value, nodes - count, axis=1)[:, nodes - count, None]
@@ -52,7 +80,7 @@ def by_rows(nodes: np.ndarray, depth: np.ndarray, layered: bool, valid: Valid) -
     key = nodes
     if not layered:
         safe = nodes if valid is None else np.where(valid, nodes, 0)
-        key = depth.take(safe + np.arange(len(depth))[:, None] * count) * count + nodes
+        key = depth.take(safe + _starts(*depth.shape)) * count + nodes
     if valid is not None:
         key = np.where(valid, key, np.iinfo(np.int64).max)
     key = np.sort(key, axis=1)
@@ -63,14 +91,14 @@ def by_rows(nodes: np.ndarray, depth: np.ndarray, layered: bool, valid: Valid) -
 
 def picked(values: np.ndarray, nodes: np.ndarray) -> np.ndarray:
     """The values at the nodes of each tree; where a node is −1, anything."""
-    found: np.ndarray = values.take(nodes + np.arange(len(values))[:, None] * values.shape[1], mode="wrap")
+    found: np.ndarray = values.take(nodes + _starts(*values.shape), mode="wrap")
     return found
 
 
 def parent_rows(parent: np.ndarray, nodes: np.ndarray, valid: Valid) -> np.ndarray:
     """The row of each node's parent, −1 = the root."""
     batch, count = parent.shape
-    starts = np.arange(batch)[:, None] * (count + 1) + 1
+    starts = _starts(batch, count + 1) + 1
     row = np.empty(batch * (count + 1), dtype=np.int64)
     row[nodes + starts] = np.arange(nodes.shape[1])
     row[:: count + 1] = -1  # after the rows: a node −1 is none
@@ -88,7 +116,7 @@ def pointers(parent: np.ndarray, valid: Valid) -> np.ndarray:
     up[:, 0] = 0
     up[:, 1:] = parent if valid is None else np.where(valid, parent, -1)
     up[:, 1:] += 1
-    up += np.arange(batch)[:, None] * (rows + 1)
+    up += _starts(batch, rows + 1)
     return up
 
 
@@ -105,10 +133,10 @@ def depths(up: np.ndarray) -> np.ndarray:
 def visible_words(up: np.ndarray, valid: Valid, deepest: int) -> np.ndarray:
     """Ancestors and self as bits, uint64 [B, N + 1, words], the root's row first: bit i of word w is row 64·w + i."""
     batch, rows = up.shape[0], up.shape[1] - 1
-    words = max(-(-rows // BITS), 1)
-    bits = np.zeros((batch, rows + 1, words), dtype=np.uint64)
-    own = np.arange(rows)
-    bits[:, own + 1, own // BITS] = np.left_shift(np.uint64(1), (own % BITS).astype(np.uint64))
+    own = _own_bits(rows)
+    words = own.shape[1]
+    bits = np.empty((batch, rows + 1, words), dtype=np.uint64)
+    bits[:] = own
     if valid is not None:
         bits[:, 1:] *= valid[:, :, None]
     bits = bits.reshape(batch * (rows + 1), words)
@@ -135,12 +163,17 @@ def links(parent: np.ndarray, valid: Valid) -> tuple[np.ndarray, np.ndarray]:
     """First child and next sibling of each row, −1 = none: int64 [B, N] each."""
     batch, rows = parent.shape
     above = parent + 1 if valid is None else np.where(valid, parent + 1, rows + 1)
-    starts = np.arange(batch)[:, None] * (rows + 2)
     first = np.full((batch, rows + 2), -1, dtype=np.int64)
-    # of what is written to one place the last stays
-    first.ravel()[(above + starts)[:, ::-1]] = np.arange(rows - 1, -1, -1)
     following = np.full((batch, rows), -1, dtype=np.int64)
-    if rows > 1:
+    if not rows:
+        return first[:, 1:1], following
+    # of what is written to one place the last stays
+    np.put(first, (above + _starts(batch, rows + 2))[:, ::-1], np.arange(rows - 1, -1, -1))
+    apart = above[:, 1:] != above[:, :-1]
+    families = np.count_nonzero(first >= 0)
+    if batch + np.count_nonzero(apart) == families:  # siblings stand side by side, as growth leaves them
+        np.copyto(following[:, :-1], np.arange(1, rows), where=~apart if valid is None else ~apart & valid[:, 1:])
+    else:
         shift = rows.bit_length()
         family = np.sort((above << shift) | np.arange(rows), axis=1)
         row = family & ((1 << shift) - 1)
@@ -148,7 +181,7 @@ def links(parent: np.ndarray, valid: Valid) -> tuple[np.ndarray, np.ndarray]:
         same = family[:, 1:] == family[:, :-1]
         if valid is not None:
             same &= family[:, 1:] <= rows
-        places = row[:, :-1] + np.arange(batch)[:, None] * rows
+        places = row[:, :-1] + _starts(batch, rows)
         following.ravel()[places] = np.where(same, row[:, 1:], -1)
     return first[:, 1 : rows + 1], following
 
@@ -171,9 +204,7 @@ def leaf_table(
     for level in range(deepest):
         flat.take(way[level], out=way[level + 1], mode="clip")
     way -= tree * (rows + 1) + 1  # rows of their own tree, and −1 at the root
-    # column j of a path of d rows is d − 1 − j steps above its leaf; past its end stands the root
-    steps = (np.arange(deepest + 1)[:, None] - 1 - np.arange(deepest)) % (deepest + 1)
-    column = steps.take(depth.take(places), axis=0) * len(places) + np.arange(len(places))[:, None]
+    column = _climbs(deepest).take(depth.take(places), axis=0) * len(places) + np.arange(len(places))[:, None]
     paths = way.take(column)
     if batch == 1:
         return paths[None], count
