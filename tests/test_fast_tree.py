@@ -1,4 +1,4 @@
-"""Trees in torch: the oracle's answers in batches of any shape, by NumPy and without the host, closed in every dtype."""
+"""Trees in torch: the oracle's answers in batches of any shape, on the host and without it, closed in every dtype."""
 
 from __future__ import annotations
 
