@@ -5,10 +5,10 @@ Nothing is converted but that, and nothing is repaired. torch is imported when a
 
 from __future__ import annotations
 
-from adapters import fast_acceptance, fast_losses, fast_tree
+from adapters import fast_acceptance, fast_losses, fast_publish, fast_rows, fast_tree
 from adapters.interface import Arithmetic, Declaration
 
-_COST = {**fast_losses.COST, **fast_acceptance.COST, **fast_tree.COST}
+_COST = {**fast_losses.COST, **fast_acceptance.COST, **fast_tree.COST, **fast_rows.COST, **fast_publish.COST}
 _CONVENTIONS = {**fast_acceptance.CONVENTIONS}
 
 DECLARATION = Declaration(
@@ -35,6 +35,17 @@ flatten_tree = fast_tree.Tree.flatten_tree
 draft_tree = fast_tree.Tree.draft_tree
 tree_visibility = fast_tree.Tree.tree_visibility
 tree_mask = fast_tree.Tree.tree_mask
+
+soft_rows = fast_rows.Rows.soft_rows
+hard_rows = fast_rows.Rows.hard_rows
+supervision_at_source = fast_rows.Rows.supervision_at_source
+gather_rows = fast_rows.Rows.gather_rows
+rollout_rows = fast_rows.Rows.rollout_rows
+feature_noise = fast_rows.Rows.feature_noise
+noisy_sample = fast_rows.Rows.noisy_sample
+
+publish = fast_publish.Publish.publish
+interrupted_publish = fast_publish.Publish.interrupted_publish
 
 
 class float32(fast_losses.Losses, fast_acceptance.Acceptance, fast_tree.Tree):
@@ -75,4 +86,12 @@ class vectorised(fast_acceptance.Acceptance, fast_tree.Tree):
         conventions=_CONVENTIONS,
         cost=_COST,
         promises=fast_acceptance.PROMISES,
+    )
+
+
+class kept(fast_publish.kept):
+    """Publication for a drafter that keeps the rows that drafting made."""
+
+    DECLARATION = Declaration(
+        name="fast, drafter rows kept", version="0.1.0", conventions={"draft_kv": "kept"}, cost=fast_publish.COST
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -40,14 +41,14 @@ def verify_greedy(
     rows = laws(target, False, "target", batch, nodes + 1)
     validate, vectorised = _ways(rows, validate, vectorised)
     if validate:
-        drafted.numbers(drafts, rows.vocabulary, False, rows)
+        drafted.numbers(drafts, rows, False)
     if vectorised:
         found = deciding.greedy(drafts, rows)
         _laws_only(found, rows, validate)
         return found
     scores = walking.Opened(rows, validate, scores=True)
-    tokens, children = walking.members(drafts)
-    return _gathered([walking.greedy(scores, b, *one) for b, one in enumerate(zip(tokens, children))])
+    nodes_of = walking.Nodes(drafts, rows.vocabulary)
+    return _gathered([walking.greedy(scores, nodes_of, b) for b in range(batch)])
 
 
 def verify_sampled(
@@ -121,17 +122,19 @@ def verify_random(
     int64 [B], where the round begins; None = 0. A decision does not depend on who shares the batch.
     """
     batch, nodes = _structure(drafts)
-    names = requests_of(requests, batch, drafts.token.device, "requests")
-    where = None if positions is None else requests_of(positions, batch, drafts.token.device, "positions")
+    device = drafts.token.device
+    names = None if requests is None else requests_of(requests, batch, device, "requests")
+    where = None if positions is None else requests_of(positions, batch, device, "positions")
 
     def lazily(_: bool) -> walking.Spend:
+        own = range(batch) if names is None else names.tolist()
         places = [0] * batch if where is None else where.tolist()
-        streams = [stream_of(seed, request, place) for request, place in zip(names.tolist(), places)]
+        streams = [stream_of(seed, request, place) for request, place in zip(own, places)]
         return lambda b, node: coin(streams[b], node)
 
     return _verify(
         *(drafts, target, draft, proposal, (target_logits, draft_logits), tests, validate, vectorised),
-        *(lambda: coins(seed, names, nodes, where), lazily),
+        *(lambda: coins(seed, requests_of(names, batch, device, "requests"), nodes, where), lazily),
     )
 
 
@@ -157,16 +160,16 @@ def _verify(
         q = laws(draft, logits[1], "draft", batch, nodes if drafts.parent is None else nodes + 1, p)
     validate, vectorised = _ways(p, validate, vectorised)
     if validate:
-        drafted.numbers(drafts, p.vocabulary, proposal != "iid", p)
+        drafted.numbers(drafts, p, proposal != "iid")
     if not vectorised:
         walk = walking.Sampling(
+            walking.Nodes(drafts, p.vocabulary),
             walking.Opened(p, validate),
             None if q is None else walking.Opened(q, validate),
             proposal == "without_replacement",
             spender(validate),
         )
-        tokens, children = walking.members(drafts)
-        return _gathered([walk.decide(b, *one) for b, one in enumerate(zip(tokens, children))])
+        return _gathered([walk.decide(b) for b in range(batch)])
     if q is None:
         found = deciding.point(drafts, all_coins(), p)
     elif drafts.parent is None:
@@ -200,9 +203,7 @@ def _laws_only(found: Decisions, rows: Laws, validate: bool) -> None:
 
 def _gathered(found: list[walking.Found]) -> Decisions:
     depth = max((len(path) for path, _ in found), default=0)
-    path = torch.tensor([path + [-1] * (depth - len(path)) for path, _ in found], dtype=torch.int64)
-    return Decisions(
-        path.reshape(len(found), depth),
-        torch.tensor([len(path) for path, _ in found], dtype=torch.int64),
-        torch.tensor([frontier for _, frontier in found], dtype=torch.int64),
-    )
+    rows = [[len(path), frontier, *path, *[-1] * (depth - len(path))] for path, frontier in found]
+    table = np.array(rows, dtype=np.int64).reshape(len(found), depth + 2).T.copy()
+    # slices of NumPy's cost less than those of tensors
+    return Decisions(torch.from_numpy(table[2:].T), torch.from_numpy(table[0]), torch.from_numpy(table[1]))

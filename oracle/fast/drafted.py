@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -41,27 +41,14 @@ class Decisions(NamedTuple):
     frontier: Tensor
 
 
-@dataclass(frozen=True)
-class Laws:
-    """Rows of laws: probabilities, or logits whose softmax they are. field: for errors."""
+class Laws(NamedTuple):
+    """Rows of laws: probabilities, or logits whose softmax they are. field: for errors. sample: any of the tensors."""
 
     rows: Rows
     logits: bool
     field: str
-
-    @property
-    def sample(self) -> Tensor:
-        """A tensor that tells dtype, device and V."""
-        return self.rows if isinstance(self.rows, Tensor) else self.rows[0]
-
-    @property
-    def vocabulary(self) -> int:
-        """V."""
-        return int(self.sample.shape[-1])
-
-    def of(self, member: int) -> Tensor:
-        """[rows, V] of one request."""
-        return self.rows[member]
+    sample: Tensor
+    vocabulary: int
 
     def packed(self) -> tuple[Tensor, Tensor]:
         """All rows [R, V], and where those of each request begin [B]."""
@@ -93,7 +80,7 @@ def laws(rows: Rows, logits: bool, field: str, batch: int, least: int, like: Law
         raise BadInput(field, (), f"has {batch} members of at least {least} rows", tuple(rows.shape))
     if not members:
         raise BadInput(field, (), "holds the rows of one request at least", 0)
-    made = Laws(rows, logits, field)
+    made = Laws(rows, logits, field, members[0], members[0].shape[-1])
     if like is not None and (made.vocabulary != like.vocabulary or made.sample.device != like.sample.device):
         rule = f"has the V = {like.vocabulary} columns of {like.field}, on {like.sample.device}"
         raise BadInput(field, (), rule, (tuple(made.sample.shape), made.sample.device))
@@ -130,40 +117,39 @@ def proposal_of(proposal: object) -> str:
     return proposal
 
 
-def numbers(drafts: Drafts, vocabulary: int, distinct: bool, rows: Laws | None = None) -> None:
-    """Whether every node that counts has an earlier parent and a token; siblings differ where they have to.
+def numbers(drafts: Drafts, rows: Laws, distinct: bool) -> None:
+    """Whether every node that counts has an earlier parent, a token and a row; siblings differ where they have to.
 
     Reads numbers on the host. Raises `BadInput`.
     """
-    batch, nodes = drafts.token.shape
-    lengths = [nodes] * batch if drafts.length is None else drafts.length.tolist()
-    parents = None if drafts.parent is None else drafts.parent.tolist()
-    for b, (tokens, length) in enumerate(zip(drafts.token.tolist(), lengths)):
-        if not 0 <= length <= nodes:
-            raise BadInput("drafts.length", (b,), f"a request has 0 to {nodes} nodes", length)
-        if rows is not None and not isinstance(rows.rows, Tensor) and rows.rows[b].shape[0] < length + 1:
-            raise BadInput(rows.field, (b,), f"has {length + 1} rows at least", tuple(rows.rows[b].shape))
-        check_member(b, None if parents is None else parents[b][:length], tokens[:length], vocabulary, distinct)
+    nodes = drafts.token.shape[1]
+    tokens: list[list[int]] = drafts.token.tolist()
+    parents: list[list[int]] | None = None if drafts.parent is None else drafts.parent.tolist()
+    if drafts.length is not None:
+        for b, length in enumerate(drafts.length.tolist()):
+            if not 0 <= length <= nodes:
+                raise BadInput("drafts.length", (b,), f"a request has 0 to {nodes} nodes", length)
+            if not isinstance(rows.rows, Tensor) and rows.rows[b].shape[0] <= length:
+                raise BadInput(rows.field, (b,), f"has {length + 1} rows at least", tuple(rows.rows[b].shape))
+            del tokens[b][length:]
+            if parents is not None:
+                del parents[b][length:]
+    for b, own in enumerate(tokens):
+        if own and (min(own) < 0 or max(own) >= rows.vocabulary):
+            i = next(i for i, token in enumerate(own) if not 0 <= token < rows.vocabulary)
+            raise BadInput("drafts.token", (b, i), f"a token id lies in [0, {rows.vocabulary})", own[i])
+        if parents is not None and own:
+            _check_tree(b, parents[b], own, distinct)
 
 
-def check_member(
-    member: int, parents: Sequence[int] | None, tokens: Sequence[int], vocabulary: int, distinct: bool
-) -> None:
-    """The nodes of one request. Raises `BadInput`."""
-    if tokens and (min(tokens) < 0 or max(tokens) >= vocabulary):
-        i = next(i for i, token in enumerate(tokens) if not 0 <= token < vocabulary)
-        raise BadInput("drafts.token", (member, i), f"a token id lies in [0, {vocabulary})", tokens[i])
-    if parents is None:
-        return
-    for i, parent in enumerate(parents):
-        if not -1 <= parent < i:
-            raise BadInput("drafts.parent", (member, i), "a parent is −1 (the root) or an earlier node", parent)
+def _check_tree(member: int, parents: list[int], tokens: list[int], distinct: bool) -> None:
+    if min(parents) < -1 or any(map(operator.ge, parents, range(len(parents)))):
+        i = next(i for i, parent in enumerate(parents) if not -1 <= parent < i)
+        raise BadInput("drafts.parent", (member, i), "a parent is −1 (the root) or an earlier node", parents[i])
     if distinct and len(set(zip(parents, tokens))) < len(tokens):
-        seen: set[tuple[int, int]] = set()
-        for i, place in enumerate(zip(parents, tokens)):
-            if place in seen:
-                raise BadInput("drafts.token", (member, i), "siblings of such a proposal differ", tokens[i])
-            seen.add(place)
+        places = list(zip(parents, tokens))
+        i = next(i for i, place in enumerate(places) if place in places[:i])
+        raise BadInput("drafts.token", (member, i), "siblings of such a proposal differ", tokens[i])
 
 
 def _shown(found: object) -> object:

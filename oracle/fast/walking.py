@@ -7,6 +7,7 @@ the core's cache for whatever is read of them next. Only the row that the fronti
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -24,11 +25,24 @@ SEEN = 0.125
 
 Spend = Callable[[int, int], float]
 """(member, node) → coin; the frontier's of node −1."""
-Children = Sequence[Sequence[int]] | None
-"""Of the root, then of each node; None of a chain."""
+Below = Sequence[tuple[int, int]]
+"""Siblings: nodes and their tokens."""
 Found = tuple[list[int], int]
 """A path and a frontier."""
 NO_LAW = -1
+_NOTHING = np.empty(0)
+
+
+_SCRATCH = threading.local()
+
+
+def scratch(name: str, size: int, dtype: torch.dtype) -> Tensor:
+    """A row [size] that this thread writes to again and again: fresh memory costs as much as a pass over it."""
+    held: dict[tuple[str, torch.dtype], Tensor] = _SCRATCH.__dict__
+    found = held.get((name, dtype))
+    if found is None or found.shape[0] != size:
+        found = held[name, dtype] = torch.empty(size, dtype=dtype)
+    return found
 
 
 class Opened:
@@ -45,11 +59,13 @@ class Opened:
         self.total = 1.0
         self._row: Tensor | None = None
         self._masses: np.ndarray | None = None
-        self._buffer = torch.empty(laws.vocabulary, dtype=self.work) if laws.logits else None
+        self._buffer = scratch(laws.field, laws.vocabulary, self.work) if laws.logits else None
+        rows = laws.rows
+        self._tensors = rows.detach() if isinstance(rows, Tensor) else [one.detach() for one in rows]
         self._arrays: Sequence[np.ndarray] | np.ndarray | None = None
-        if not laws.logits and dtype != torch.bfloat16:
-            rows = laws.rows
-            self._arrays = rows.detach().numpy() if isinstance(rows, Tensor) else [r.detach().numpy() for r in rows]
+        if not laws.logits and dtype == self.work:
+            tensors = self._tensors
+            self._arrays = tensors.numpy() if isinstance(tensors, Tensor) else [one.numpy() for one in tensors]
         self._place = (0, 0)
 
     def open(self, member: int, row: int) -> None:
@@ -60,12 +76,13 @@ class Opened:
         elif self._checks:
             self._check()
 
-    def mass(self, token: int) -> float:
-        """Of one token, to be divided by `total`."""
-        if self._arrays is not None:
-            member, row = self._place
-            return float(self._arrays[member].item(row, token))
-        return float(self.array().item(token))
+    def mass(self) -> Callable[[int], float]:
+        """What tells the mass of a token, to be divided by `total`, as long as the row is open."""
+        if self._buffer is not None or self._arrays is not None:
+            return self.array().item
+        member, row = self._place
+        tensor = self._tensors[member]
+        return lambda token: float(tensor[row, token])
 
     def row(self) -> Tensor:
         """All masses [V], not to be written to."""
@@ -76,7 +93,8 @@ class Opened:
     def array(self) -> np.ndarray:
         """The same in NumPy."""
         if self._masses is None:
-            self._masses = self.row().numpy()
+            member, row = self._place
+            self._masses = self.row().numpy() if self._arrays is None else self._arrays[member][row]
         return self._masses
 
     def best(self) -> int:
@@ -89,15 +107,19 @@ class Opened:
             raise BadInput(self.laws.field, (*self._place, token), "a row that is read holds no NaN", "nan")
         return NO_LAW
 
-    def outside(self, tokens: Sequence[int]) -> float:
-        """The mass of all tokens but some."""
-        left = self.row().clone()
-        left[list(tokens)] = 0
-        return float(left.sum())
+    def without(self, tokens: Sequence[int]) -> Tensor:
+        """All masses but those of some tokens, until a row is opened or this is asked again."""
+        left = self.row()
+        if self._buffer is None:
+            left = scratch(f"{self.laws.field} without", self.laws.vocabulary, self.work).copy_(left)
+        kept = left.numpy()
+        for token in tokens:
+            kept[token] = 0
+        return left
 
     def _raw(self) -> Tensor:
         member, row = self._place
-        return self.laws.of(member).detach()[row]
+        return self._tensors[member][row]
 
     def _exponentiate(self, buffer: Tensor) -> None:
         """Masses of logits as they stand, or, where these are too large or too small for it, of those below the
@@ -132,43 +154,37 @@ class Opened:
         raise BadInput(self.laws.field, self._place, "a probability row sums to one", total)
 
 
-def children_of(parents: Sequence[int]) -> list[list[int]]:
-    """Children of the root, then of each node, in node order; a node whose parent is none has no place."""
-    found: list[list[int]] = [[] for _ in range(len(parents) + 1)]
-    for i, parent in enumerate(parents):
-        if -1 <= parent < i:
-            found[parent + 1].append(i)
-    return found
+class Nodes:
+    """The drafted nodes of a batch on the host: the tokens of each, and who is below whom."""
+
+    def __init__(self, drafts: Drafts, vocabulary: int) -> None:
+        self.vocabulary = vocabulary
+        self._tokens = drafts.token.numpy()
+        self._parents = None if drafts.parent is None else drafts.parent.numpy()
+        batch, nodes = self._tokens.shape
+        self._lengths: list[int] = [nodes] * batch if drafts.length is None else drafts.length.tolist()
+
+    def below(self, member: int, node: int) -> list[tuple[int, int]]:
+        """The children of a node that carry a token, in node order, each with its token."""
+        length = self._lengths[member]
+        if self._parents is None:
+            found = [node + 1] if node + 1 < length else []
+        else:
+            # a parent is an earlier node, so what stands before a node is not below it
+            start = node + 1
+            found = [i + start for i in (self._parents[member, start:length] == node).nonzero()[0].tolist()]
+        pairs = [(child, self._tokens.item(member, child)) for child in found]
+        return [pair for pair in pairs if 0 <= pair[1] < self.vocabulary]
 
 
-def members(drafts: Drafts) -> tuple[list[list[int]], list[Children]]:
-    """The tokens and the children of the nodes of each request that count."""
-    tokens: list[list[int]] = drafts.token.tolist()
-    if drafts.length is not None:
-        tokens = [row[: max(length, 0)] for row, length in zip(tokens, drafts.length.tolist())]
-    if drafts.parent is None:
-        return tokens, [None] * len(tokens)
-    parents: list[list[int]] = drafts.parent.tolist()
-    return tokens, [children_of(above[: len(row)]) for above, row in zip(parents, tokens)]
-
-
-def _below(children: Children, node: int, tokens: Sequence[int], vocabulary: int) -> Sequence[int]:
-    """The children of a node that carry a token."""
-    if children is None:
-        found: Sequence[int] = (node + 1,) if node + 1 < len(tokens) else ()
-    else:
-        found = children[node + 1]
-    return [i for i in found if 0 <= tokens[i] < vocabulary]
-
-
-def greedy(target: Opened, member: int, tokens: Sequence[int], children: Children) -> Found:
-    """Follow the best token as far as the drafts go."""
+def greedy(target: Opened, nodes: Nodes, member: int) -> Found:
+    """Follow the best token of one request as far as the drafts go."""
     path: list[int] = []
-    node, vocabulary = -1, target.laws.vocabulary
+    node = -1
     while True:
         target.open(member, node + 1)
         best = target.best()
-        match = next((i for i in _below(children, node, tokens, vocabulary) if tokens[i] == best), None)
+        match = next((child for child, token in nodes.below(member, node) if token == best), None)
         if match is None:
             return path, best
         path.append(match)
@@ -178,65 +194,61 @@ def greedy(target: Opened, member: int, tokens: Sequence[int], children: Childre
 class Sampling:
     """The walk of sampled verification, with a coin a node."""
 
-    def __init__(self, target: Opened, draft: Opened | None, replaced: bool, spend: Spend) -> None:
-        self.target, self.draft, self.replaced, self.spend = target, draft, replaced, spend
-        self._left = [torch.empty(target.laws.vocabulary, dtype=target.work) for _ in range(2 if draft else 0)]
+    def __init__(self, nodes: Nodes, target: Opened, draft: Opened | None, replaced: bool, spend: Spend) -> None:
+        self.nodes, self.target, self.draft, self.replaced, self.spend = nodes, target, draft, replaced, spend
+        self._left = [scratch(f"left {i}", target.laws.vocabulary, target.work) for i in range(2 if draft else 0)]
 
-    def decide(self, member: int, tokens: Sequence[int], children: Children) -> Found:
+    def decide(self, member: int) -> Found:
         """Path and frontier of one request."""
         path: list[int] = []
-        node, vocabulary = -1, self.target.laws.vocabulary
+        node = -1
         visit = self._point if self.draft is None else self._drawn
         while True:
             self.target.open(member, node + 1)
-            below = _below(children, node, tokens, vocabulary)
+            below = self.nodes.below(member, node)
             if not below:
                 token = draw(self.target.row(), self.spend(member, -1))
                 return path, NO_LAW if token is None else token
-            accepted, token = visit(member, node, below, tokens)
+            accepted, token = visit(member, node, below)
             if accepted is None:
                 return path, NO_LAW if token is None else token
             path.append(accepted)
             node = accepted
 
-    def _point(
-        self, member: int, node: int, below: Sequence[int], tokens: Sequence[int]
-    ) -> tuple[int | None, int | None]:
+    def _point(self, member: int, node: int, below: Below) -> tuple[int | None, int | None]:
         """The child that is accepted, or the frontier token: a rejected token leaves the row, and nothing else does."""
-        target = self.target
+        target, spend, mass_of = self.target, self.spend, self.target.mass()
         whole = owed = target.total
         gone: dict[int, float] = {}
-        for child in below:
-            token = tokens[child]
+        for child, token in below:
             if gone and owed < whole * SEEN:
-                owed = target.outside(list(gone))
-            mass = 0.0 if token in gone else target.mass(token)
-            if self.spend(member, child) * owed < mass:
+                owed = float(target.without(list(gone)).sum())
+            mass = 0.0 if token in gone else mass_of(token)
+            if spend(member, child) * owed < mass:
                 return child, None
             if token not in gone:
                 gone[token] = mass
                 owed -= mass
-        found = draw(target.row(), self.spend(member, -1), list(gone))
+        found = draw(target.without(list(gone)), self.spend(member, -1))
         if found is None:  # rounding rejected all that there is: what had mass last has it still
             found = next((token for token, mass in reversed(gone.items()) if mass > 0), None)
         return None, found
 
-    def _drawn(
-        self, member: int, node: int, below: Sequence[int], tokens: Sequence[int]
-    ) -> tuple[int | None, int | None]:
+    def _drawn(self, member: int, node: int, below: Below) -> tuple[int | None, int | None]:
         """The same for drafts from a row: a rejection leaves (p − q)+, and p where that is empty."""
         target, draft = self.target, self.draft
         if draft is None:
             raise BadInput("draft", (), "a proposal that is drawn has draft rows")
         draft.open(member, node + 1)
         p, whole, total = target.row(), target.total, draft.total
-        read: Callable[[int], float] = target.mass
+        read, drawn = target.mass(), draft.mass()
         gone: list[int] = []
-        for i, child in enumerate(below):
-            token = tokens[child]
-            q = draft.mass(token)
+        for i, (child, token) in enumerate(below):
+            q = drawn(token)
             if gone and self.replaced:
-                total = self._outside(draft, gone, total)
+                total -= drawn(gone[-1])
+                if total < draft.total * SEEN:
+                    total = float(draft.without(gone).sum())
                 if not total > 0 and draft.validate:
                     rule = "siblings drawn without replacement stay within the support"
                     raise BadInput("drafts.token", (member, child), rule)
@@ -262,50 +274,36 @@ class Sampling:
                 read = left.numpy().item
         return None, None
 
-    @staticmethod
-    def _outside(draft: Opened, gone: Sequence[int], total: float) -> float:
-        left = total - draft.mass(gone[-1])
-        return left if left > draft.total * SEEN else draft.outside(gone)
+def draw(row: Tensor, coin: float) -> int | None:
+    """The first token v with coin · mass < Σ of the masses [V] up to v.
 
-
-def draw(row: Tensor, coin: float, gone: Sequence[int] = ()) -> int | None:
-    """The first token v with coin · mass < Σ of the masses [V] up to v, some tokens counted as none.
-
-    The last token of positive mass where rounding leaves none; None of a row without mass, −1 of one that is no law.
+    The last token of positive mass where rounding leaves none; None of a row without mass, `NO_LAW` of one that is
+    none. Sums of blocks are float32 at least, sums of them and within them float64.
     """
     array = row.numpy()
     blocks = len(array) // BLOCK if len(array) > 4 * BLOCK else 0
     cut = blocks * BLOCK
-    sums = np.empty(blocks + 1)
+    edges = rest = _NOTHING
     if blocks:
-        sums[:blocks] = torch.sum(row[:cut].view(blocks, BLOCK), 1).numpy()
-    for block in {blocks, *(min(token // BLOCK, blocks) for token in gone)}:
-        sums[block] = _block(array, block, blocks, gone).sum()
-    edges = sums.cumsum()
-    total = edges.item(-1)
+        body = row if len(array) == cut else row[:cut]
+        edges = body.view(blocks, BLOCK).sum(1).numpy().cumsum(dtype=np.float64)
+    if len(array) > cut:
+        rest = array[cut:].cumsum(dtype=np.float64)
+        if blocks:
+            rest += edges.item(-1)
+    total = (rest if len(rest) else edges).item(-1)
     if not 0 < total < math.inf:
         return None if total == 0 else NO_LAW
     limit = coin * total
-    block = int(edges.searchsorted(limit, "right"))
-    if block <= blocks:
-        found = _block(array, block, blocks, gone)
-        inner = found.cumsum() + (edges.item(block - 1) if block else 0.0)
-        v = int(inner.searchsorted(limit, "right"))
-        if v < len(found) and found.item(v) > 0:
-            return block * BLOCK + v
-    block = min(block, blocks)
-    while True:  # some block has mass, as the total has
-        positive = _block(array, block, blocks, gone).nonzero()[0]
-        if len(positive):
-            return block * BLOCK + int(positive[-1])
-        block -= 1
-
-
-def _block(array: np.ndarray, block: int, blocks: int, gone: Sequence[int]) -> np.ndarray:
-    """The masses of a block in float64, those that are gone as 0; the block behind the last one is the rest."""
-    start = block * BLOCK
-    found = array[start : start + BLOCK if block < blocks else None].astype(np.float64)
-    for token in gone:
-        if 0 <= token - start < len(found):
-            found[token - start] = 0
-    return found
+    start, inner = cut, rest
+    if blocks and limit < edges.item(-1):
+        block = int(edges.searchsorted(limit, "right"))
+        start = block * BLOCK
+        inner = array[start : start + BLOCK].cumsum(dtype=np.float64)
+        if block:
+            inner += edges.item(block - 1)
+    v = int(inner.searchsorted(limit, "right"))
+    if v < len(inner) and array.item(start + v) > 0:
+        return start + v
+    positive = array[: start + len(inner)].nonzero()[0]  # sums were rounded: the last one so far, or else of all
+    return int(positive[-1] if len(positive) else array.nonzero()[0][-1])
