@@ -12,8 +12,8 @@ logits gathered by leaf, as its `evaluate_posterior` takes them; gathering them 
 chain: 64 chains of K = 5 drafts, about two of which are accepted; from target and draft logits (transformers), from
 target logits and draft probabilities (vLLM, whose bonus tokens are handed in and not counted), and from probabilities
 beside `reading`: the sum, in torch, of the rows that the frontiers are drawn from, each read once.
-`normalising` is what no exact verification from logits can do without: the exponentials of each row up to the rejection,
-and their sum.
+`normalising` is what no exact verification from logits can do without: the exponentials of each row up to the
+rejection, and their sum.
 """
 
 from __future__ import annotations

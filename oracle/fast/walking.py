@@ -274,6 +274,7 @@ class Sampling:
                 read = left.numpy().item
         return None, None
 
+
 def draw(row: Tensor, coin: float) -> int | None:
     """The first token v with coin · mass < Σ of the masses [V] up to v.
 
