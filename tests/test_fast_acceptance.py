@@ -147,7 +147,7 @@ class OnDevice(TorchDispatchMode):
         if name.startswith("index"):  # a boolean index asks how many it has
             assert not any(t is not None and t.dtype == torch.bool for t in args[1]), name
         found = func(*args, **(kwargs or {}))
-        if not (name.startswith(("view", "expand", "slice", "select", "unsqueeze", "alias", "reshape", "_unsafe_view"))):
+        if not name.startswith(("view", "expand", "slice", "select", "unsqueeze", "alias", "reshape", "_unsafe_view")):
             made = found if isinstance(found, (tuple, list)) else [found]
             self.largest = max([self.largest, *(t.numel() for t in made if isinstance(t, Tensor))])
         return found
