@@ -106,6 +106,7 @@ DECLARATION = Declaration(
             "ROWS-602",
             "row r of step s is the node at anchor r − s; the rows r < s stay, with anchors before the sequence",
             witness="rolled_out",
+            fixtures=("2d6b0f544c0d", "db44bb9f729f"),
         ),
         Deviation(
             "ROWS-603",
