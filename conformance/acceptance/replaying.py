@@ -1,6 +1,8 @@
 """What has to hold of decisions and drafts that a golden vector does not determine.
 
 "one_of": the answer is one of `answers`; with `refused`, an error is as good.
+"no_law": an error, or of each of `rows` an answer that is visibly no law: a number outside of [0, 1], or a sum that is
+not one.
 "joint_law": called at the seeds seed, seed + 1, …, `trials` times, the decisions of all members together, each as
 [path, frontier], follow `law`; `fixtures.laws` says by which inequality, at the level `alpha`.
 "declared_drafts": in each trial the row declared for the children of a node is the table's after the tokens drafted on
@@ -12,6 +14,7 @@ as the probability `repeated` allows at the level `alpha`.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
@@ -54,6 +57,25 @@ def _one_of(
         return None if relation["refused"] else error.reason
     reasons = [differs(answer, found) for answer in relation["answers"]]
     return None if None in reasons else f"{reasons[0]}, or one of {len(reasons)} answers"
+
+
+def _no_law(
+    relation: Mapping[str, Any],
+    operation: str,
+    arguments: Mapping[str, Any],
+    call: Callable[..., Any],
+    declaration: Declaration,
+) -> str | None:
+    case = arguments["case"]
+    try:
+        found = compare.plain(call(operation, copy(case)), "the result")
+    except Raised:
+        return None
+    rows = found.astype(np.float64).reshape(-1, found.shape[-1])
+    for r in relation["rows"]:
+        if all(0 <= p <= 1 for p in rows[r]) and math.isclose(math.fsum(rows[r]), 1, abs_tol=1e-3):
+            return f"row {r} has no law, and it was warped to {rows[r].tolist()}"
+    return None
 
 
 def _joint_law(
@@ -121,6 +143,7 @@ def table_of(case: ProposalCase) -> Mapping[tuple[int, ...], Sequence[float]]:
 
 _RELATIONS: Mapping[str, Callable[..., str | None]] = {
     "one_of": _one_of,
+    "no_law": _no_law,
     "joint_law": _joint_law,
     "declared_drafts": _declared_drafts,
 }
