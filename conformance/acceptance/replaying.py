@@ -26,11 +26,14 @@ from adapters.encoding import canonical
 from adapters.interface import DTYPES, Declaration
 from conformance import compare
 from conformance.acceptance import proposing
-from conformance.check import Raised
+from conformance.check import DEFAULT_COST, Raised
 from conformance.fixtures import laws
 from conformance.fixtures.comparing import differs
 from conformance.handout import copy
 from oracle.types import ProposalCase
+
+SECONDS, LEAST_CALLS = 3.0, 32
+"""What a joint law may cost an implementation, by the cost that it declares, and how often it is asked anyhow."""
 
 
 def broken(
@@ -87,7 +90,9 @@ def _joint_law(
 ) -> str | None:
     cases, seed = arguments["cases"], int(arguments["seed"])
     seen: Counter[str] = Counter()
-    for trial in range(int(relation["trials"])):
+    # fewer trials see less, and refute a right law no sooner
+    affordable = int(SECONDS / (declaration.cost.get(operation, DEFAULT_COST) * len(cases)))
+    for trial in range(min(int(relation["trials"]), max(LEAST_CALLS, affordable))):
         found = compare.decisions(call(operation, copy(cases), seed + trial), len(cases))
         seen[canonical([[list(one.path), one.frontier] for one in found])] += 1
     law = {canonical(outcome): Fraction(p) for outcome, p in relation["law"]}
