@@ -36,8 +36,12 @@ def summary(run: Run) -> Iterator[str]:
     yield from _fixtures(run)
     for deviation in run.declaration["deviations"]:
         known = Verdict.KNOWN_DEVIATION.value
-        seen = [o for o in run.checks if deviation["clause"] in o.clauses and o.verdict == known]
-        seen = seen or [o for o in run.outcomes if o.fixture.rpartition("/")[2] in deviation.get("fixtures", ())]
+        ids = deviation.get("fixtures", ())
+        seen = [
+            o
+            for o in sorted(run.outcomes, key=lambda o: bool(o.fixture))
+            if o.verdict == known and (deviation["clause"] in o.clauses or o.fixture.rpartition("/")[2] in ids)
+        ]
         if seen:
             witness = deviation["witness"] or f"fixture {seen[0].fixture}"
             evidence = deviation["link"] or f"witness {witness}"

@@ -222,7 +222,7 @@ ATTENTIONS = (
 GOLDEN: tuple[Golden, ...] = (*GRAPHS, *MASKS, *ATTENTIONS)
 UNTOUCHED: Mapping[str, str] = {}
 UNSHOWN: Mapping[str, str] = {
-    "AbsoluteUndeclared": "what it hands out is right where it calls itself applicable; that this is not where it says, "
+    "AbsoluteUndeclared": "what it hands out is right where it calls itself applicable; that this is not where it says "
     "is no matter of an answer",
 }
 
