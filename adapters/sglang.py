@@ -1,7 +1,8 @@
 """SGLang's draft trees, and its Triton kernels, executed by Triton's interpreter (`TRITON_INTERPRET=1`). Slow.
 
-Drafting and the layout of trees stand in `adapters/sglang_tree.py`, publication in `adapters/sglang_publish.py`. The
-code under test here, called as the EAGLE worker calls it (`eagle_sample` in `srt/speculative/eagle_utils.py`):
+Drafting and the layout of trees stand in `adapters/sglang_tree.py`, publication in `adapters/sglang_publish.py`, the
+numeric step of its drafters, `adapters.sglang:drafter`, in `adapters/sglang_drafter.py`. The code under test here,
+called as the EAGLE worker calls it (`eagle_sample` in `srt/speculative/eagle_utils.py`):
 - `verify_tree_greedy_triton` of `kernels/ops/speculative/spec_tree.py` for `verify_greedy`, on chains and trees;
 - `chain_speculative_sampling_triton` of `kernels/ops/speculative/reject_sampling.py` for `verify_sampled` and
   `verify_random`, on chains.
@@ -44,6 +45,7 @@ import numpy as np
 
 from adapters import sglang_publish, sglang_tree, triton_interpreter
 from adapters.interface import AdapterError, Arithmetic, Declaration, Deviation, NotApplicable
+from adapters.sglang_drafter import drafter as drafter
 from adapters.sglang_engine import MISSING
 from adapters.sglang_publish import publish as publish
 from adapters.sglang_tree import draft_tree as draft_tree
