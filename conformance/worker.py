@@ -62,6 +62,9 @@ class Worker:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Under `--case`, keep the check that the file names; under `--conformance-upto`, those of its clauses."""
+        for item in items:
+            if HERE in item.path.parents:  # what pytest would draw of an outcome, at great length, is told otherwise
+                item.repr_failure = _told_otherwise  # type: ignore[method-assign]
         kept = list(items)
         if self.replay is not None:
             kept = [item for item in items if check_name(item.path, item.name) == self.replay.check]
@@ -255,6 +258,10 @@ def headline(outcome: Outcome) -> list[str]:
 
 def clauses_of(item: pytest.Item) -> tuple[str, ...]:
     return tuple(identity for marker in item.iter_markers("clauses") for identity in marker.args)
+
+
+def _told_otherwise(excinfo: object, style: object = None) -> str:
+    return ""
 
 
 def contract_of(item: pytest.Item) -> str:
