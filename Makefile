@@ -20,8 +20,8 @@ IMPLEMENTATIONS = adapters.reference adapters.transformers adapters.flashspec ad
 # The pair matrix of docs/drafters.md; those that run a clone of yours are there where it is.
 TRAINERS = adapters.specforge adapters.speculators adapters.angelslim adapters.modelopt \
     $(if $(EAGLE_CLONE),adapters.eagle adapters.eagle:eagle3) $(if $(HASS_CLONE),adapters.hass)
-SERVERS = adapters.angelslim:serving adapters.vllm:drafter adapters.sglang:drafter $(if $(EAGLE_CLONE),adapters.eagle:serving) \
-    $(if $(HASS_CLONE),adapters.hass:serving)
+SERVERS = adapters.angelslim:serving adapters.vllm:drafter adapters.sglang:drafter \
+    $(if $(EAGLE_CLONE),adapters.eagle:serving) $(if $(HASS_CLONE),adapters.hass:serving)
 
 .PHONY: help conformance test full tables pairs calibration clean-environments
 .DEFAULT_GOAL := help
