@@ -74,7 +74,7 @@ def draft_logits(case: DrafterCase) -> DraftRollout:
             if token is not None:
                 tokens, positions = torch.tensor([token]), positions[-1:] + 1
             # as the proposer does it, which so refuses features of another width; a layer adds to its input in place
-            buffer = torch.zeros(len(tokens), hidden)
+            buffer = torch.zeros(len(states), hidden)
             buffer[:] = states
             last, fed_back = drafter.forward(tokens, positions, buffer)
             states = fed_back[-1:]
