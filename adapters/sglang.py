@@ -36,6 +36,7 @@ At the first call the adapter sets TRITON_INTERPRET=1. How the interpreter is ke
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -289,6 +290,7 @@ _NAN = Deviation(
     "NaN rows are decided like others: a comparison with NaN rejects, a residual of NaN leaves the last token id, "
     "and argmax of NaN is a token",
     witness="nan_at_the_root",
+    fixtures=("4164c5401c40", "54112da8b1ca", "d2b2c6286fc6", "958f0575baab", "346cd0671afa"),
 )
 _NAN_WEIGHT = Deviation(
     "ACCEPTANCE-108",
@@ -315,11 +317,13 @@ _BY_TOKEN = (
         "ACCEPTANCE-603",
         "a draft with q = 0 is rejected (lossless for drafts that come from q)",
         witness="draft_of_no_draft_mass",
+        fixtures=("b9dd20c46588", "bf287fea59bb"),
     ),
 )
 
 block = _Variant(_declare("sglang block (interpreted)", "block", (_NAN_WEIGHT, _PADDING), False), True)
-_DEVIATIONS = (_NAN, _PADDING, *_BY_TOKEN, *sglang_tree.DEVIATIONS, *sglang_publish.DEVIATIONS)
+_PADDED = dataclasses.replace(_PADDING, fixtures=("fbd9d521e2a6", "dca169edab9d", "64a3540ebb6c"))
+_DEVIATIONS = (_NAN, _PADDED, *_BY_TOKEN, *sglang_tree.DEVIATIONS, *sglang_publish.DEVIATIONS)
 _tokenwise = _Variant(_declare("sglang (interpreted)", "per_node", _DEVIATIONS, True), False)
 
 DECLARATION = _tokenwise.DECLARATION
