@@ -71,7 +71,7 @@ def _answer(asked: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _loaded(spec: str) -> Implementation:
-    """The implementation, or its variant `drafter` where the module itself has no numeric step. Raises `AdapterError`."""
+    """The implementation, or its variant `drafter` where it has no numeric step itself. Raises `AdapterError`."""
     found = load(spec)
     if OPERATION not in found.operations and ":" not in spec:
         with contextlib.suppress(AdapterError):
