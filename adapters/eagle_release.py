@@ -97,11 +97,13 @@ DECLARATION = Declaration(
             "ACCEPTANCE-302",
             "the accept test is r <= p/q, so the coin zero accepts a draft that the target rules out",
             witness="impossible_draft_at_coin_zero",
+            fixtures=("1d8b1682f7cd", "897c0aabf27d"),
         ),
         Deviation(
             "ACCEPTANCE-603",
             "a draft with q = 0 is passed over (lossless for drafts that come from q)",
             witness="draft_of_no_draft_mass",
+            fixtures=("b9dd20c46588", "bf287fea59bb"),
         ),
         *eagle_publish.DEVIATIONS_STATIC,
     ),
