@@ -44,8 +44,6 @@ def test_the_wheel_ships_the_fixtures(wheel: Path) -> None:
 
 
 READ = "from conformance.fixtures.reading import home, read; print(home(), len(read(home() / 'v1').vectors))"
-    "from conformance.fixtures import reading; print(reading.home(), len(reading.read(reading.home() / 'v1').vectors))"
-)
 
 
 def test_the_fixtures_are_found_where_the_wheel_is_installed(installed_python: Path, tmp_path: Path) -> None:
