@@ -39,7 +39,7 @@ def _ranked(found: np.ndarray, case: SelectionCase) -> np.ndarray:
 
 def _flat(tree: Any, base: int, declaration: Declaration) -> Any:
     """Positions from 0, and the root's before the rows', as the implementation declares to have them."""
-    values = {field.name: getattr(tree, field.name, None) for field in dataclasses.fields(FlatTree)}
+    values: dict[str, Any] = {field.name: getattr(tree, field.name, None) for field in dataclasses.fields(FlatTree)}
     if values["position"] is None:
         return FlatTree(**values)
     position = compare.plain(values["position"], "position")
