@@ -87,7 +87,12 @@ DECLARATION = Declaration(
     engine=eagle_engine.served(eagle_engine.STATIC_LEVELS, eagle_engine.SMALL),
     deviations=(
         *eagle_engine.deviations(f"{_CODE}/ea_model.py", several=False),
-        Deviation("TREE-604", "paths are sorted by what they hold, padding last", link=f"{_CODE}/utils.py"),
+        Deviation(
+            "TREE-604",
+            "paths are sorted by what they hold, padding last",
+            link=f"{_CODE}/utils.py",
+            fixtures=("a8e9df62cc58", "1a727cf93a1b", "de6f9323747c", "ae6f4e02ed23"),
+        ),
         Deviation(
             "ACCEPTANCE-108",
             "NaN rows are compared like others, and argmax of NaN is a token",
