@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from fractions import Fraction
 from typing import Any
 
@@ -11,8 +12,8 @@ import numpy as np
 import pytest
 
 from adapters.encoding import encode
-from adapters.interface import Arithmetic, Declaration
-from conformance.fixtures import laws, reading
+from adapters.interface import Arithmetic, Declaration, load
+from conformance.fixtures import killing, laws, reading
 from conformance.fixtures.comparing import differs
 from conformance.fixtures.replay import unconcerned
 from conformance.verdicts import Inapplicable
@@ -130,6 +131,14 @@ def test_an_id_of_another_form_is_refused(suite: Suite) -> None:
 def test_golden_cases_of_higher_clauses_are_left_out(suite: Suite, upto: str) -> None:
     done, _ = judged(suite, WRONG, "", f"--conformance-upto={upto}")
     assert done.count("failed") == (upto == "TREE-502"), done.output
+
+
+def test_the_reference_answers_all_of_them_within_five_seconds() -> None:
+    """Of processor time, so that what else the machine does is left out."""
+    reference = load("adapters.reference")
+    began = time.process_time()
+    assert [vector.name for vector in VECTORS.values() if killing.fails(reference, vector)] == []
+    assert time.process_time() - began < 5
 
 
 # ---- whom a case concerns
