@@ -119,6 +119,7 @@ DECLARATION = Declaration(
                 "scores are multiplied by the mask of zeros and ones before a softmax over all columns, so what is "
                 "hidden takes its share there, and what is seen weighs less than 1 together",
                 link=f"{_TREE}/model/cnets_hass.py#L336-L340",
+                fixtures=("befc4776f7ad", "c479f8f83830", "32526e22f604", "197b717f6e69") if number == 803 else (),
             )
             for number in (803, 804)
         ),
