@@ -72,7 +72,24 @@ class Worker:
             kept = [item for item in kept if _reaches(item, set(self.settings["upto"]))]
         if len(kept) < len(items):
             config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-            items[:] = kept
+        items[:] = self._once_an_operation(kept)
+
+    def _once_an_operation(self, items: list[pytest.Item]) -> list[pytest.Item]:
+        """Of an operation that is not provided one golden case says so for all: nothing else could be said of them."""
+        try:
+            provided = self.implementation.operations
+        except AdapterError:  # each check will say why
+            return items
+        said: set[str] = set()
+        kept = []
+        for item in items:
+            operation = fixture_of(item).rpartition("/")[0]
+            lacking = bool(operation) and operation.rpartition("/")[2] not in provided
+            if not lacking or operation not in said:
+                kept.append(item)
+            if lacking:
+                said.add(operation)
+        return kept
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         self.deselected += len(items)
