@@ -46,6 +46,8 @@ FLAGS: Mapping[str, Flag] = {
     "seeded": Flag("edge", "Only an engine that promises to repeat its draws is judged by them."),
 }
 
+LENGTHS, REFUSALS = 201, 900
+"""The clause about an output's length, and the group of those that refuse."""
 PI = (3, 1, 4, 1, 5, 9, 2, 6, 5, 3)
 E = (2, 7, 1, 8, 2, 8, 1, 8, 2, 8)
 ROOT = (1, 4, 1, 4, 2, 1, 3, 5, 6, 2)
@@ -71,7 +73,9 @@ def requests(
 
 
 def golden(case: GenerateCase, description: str, *clauses: int, flags: tuple[str, ...] = ()) -> Golden:
-    return Golden(OPERATION, tuple(f"DECODE-{clause}" for clause in clauses), description, {"case": case}, flags)
+    """A case; whatever relation holds of a right one, lengths are compared as well (DECODE-201)."""
+    touched = clauses if min(clauses) >= REFUSALS else sorted({*clauses, LENGTHS})
+    return Golden(OPERATION, tuple(f"DECODE-{clause}" for clause in touched), description, {"case": case}, flags)
 
 
 ALONE = requests([PI[:6]], 20)
