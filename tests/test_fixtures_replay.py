@@ -237,3 +237,23 @@ def test_a_law_that_does_not_hold_is_seen_at_its_distance() -> None:
     assert laws.misfit({0: 500, 1: 1_500}, law, 1e-9) is None
     assert laws.misfit({0: off, 1: 2_000 - off}, law, 1e-9)
     assert laws.misfit({2: 1}, law, 1e-9) == "2 came 1 times of 1, and cannot come"
+
+
+def test_an_operation_that_is_not_provided_says_so_once(suite: Suite) -> None:
+    suite.write("mine.py", ADAPTER.replace("FAULT", "pass").replace("DEVIATIONS", ""))
+    report = suite.folder / "report.json"
+    done = suite("--impl=mine", f"--conformance-report={report}", target=TARGET)
+    outcomes = json.loads(report.read_text(encoding="utf-8"))["outcomes"]
+    lacking = [one["fixture"].rpartition("/")[0] for one in outcomes if one["verdict"] == "not provided"]
+    operations = {name.rpartition("/")[0] for name in VECTORS}
+    assert sorted(lacking) == sorted(operations - {"tree/tree_visibility"}), done.output
+    seen = {one["fixture"] for one in outcomes} - {
+        one["fixture"] for one in outcomes if one["verdict"] == "not provided"
+    }
+    assert seen == {name for name, vector in VECTORS.items() if vector.operation == "tree_visibility"}
+
+
+def test_an_operation_that_is_required_and_not_provided_fails(suite: Suite) -> None:
+    suite.write("mine.py", ADAPTER.replace("FAULT", "pass").replace("DEVIATIONS", ""))
+    done = suite("--impl=mine", "--require=grow_tree", target=TARGET)
+    assert (done.code, done.count("failed")) == (1, 1), done.output
