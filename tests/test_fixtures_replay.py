@@ -17,7 +17,7 @@ from conformance.fixtures import killing, laws, reading
 from conformance.fixtures.comparing import differs
 from conformance.fixtures.replay import unconcerned
 from conformance.verdicts import Inapplicable
-from oracle.types import CandidateTree, Decision, FlatTree, LossResult
+from oracle.types import NOT_SHOWN, CandidateTree, Decision, FlatTree, LossResult, Metrics
 from tests.running import SUITE, Finished, Suite
 
 TARGET = str(SUITE / "fixtures")
@@ -209,8 +209,9 @@ def test_what_is_not_shown_is_passed_over() -> None:
     right = FlatTree(one, one - 1, one, one + 1, eye, one[None], one - 1, one - 1, np.array([3, 4]))
     bare = FlatTree(None, one - 1, one, None, None, None, None, None)
     assert differs(encode(right), bare) is None
+    assert differs(encode(right.visible), NOT_SHOWN) is not None
     with pytest.raises(Inapplicable):
-        differs(encode(right.visible), "not shown")
+        differs("poison", 7)
     tree = CandidateTree(one - 1, one, np.array([0.5]), np.array([-0.5]), one + 1)
     assert differs(encode(tree), FlatTree(*[None] * 8)) is not None  # type: ignore[list-item]
 
@@ -257,3 +258,14 @@ def test_an_operation_that_is_required_and_not_provided_fails(suite: Suite) -> N
     suite.write("mine.py", ADAPTER.replace("FAULT", "pass").replace("DEVIATIONS", ""))
     done = suite("--impl=mine", "--require=grow_tree", target=TARGET)
     assert (done.code, done.count("failed")) == (1, 1), done.output
+
+
+def test_what_is_not_shown_is_passed_over_only_where_that_may_be() -> None:
+    exact = {"class": "exact"}
+    decision = encode(Decision((0, 1), 2))
+    assert differs(decision, Decision((0, 1), 2), exact, "float64") is None
+    for wrong in (Decision((0, 1), NOT_SHOWN), Decision(NOT_SHOWN, 2), NOT_SHOWN):
+        assert differs(decision, wrong, exact, "float64")
+    counted = encode(Metrics(1, 2, 1, 2, 2.0, 1.0, 0.5, (1.0, 0.0)))
+    assert differs(counted, Metrics(1, 2, 1, 2, 2.0, NOT_SHOWN, 0.5, (1.0, 0.0)), exact, "float64") is None
+    assert differs(counted, Metrics(1, 2, 1, NOT_SHOWN, 2.0, 1.0, 0.5, (1.0, 0.0)), exact, "float64")
