@@ -13,15 +13,15 @@ unexport PYTHONDONTWRITEBYTECODE
 run = $(PYTHON) -m tools.environment
 IMPLEMENTATIONS = adapters.reference adapters.transformers adapters.flashspec adapters.vllm adapters.vllm:forward \
     adapters.vllm:triton adapters.vllm:v2 adapters.vllm:v2_block adapters.vllm:eagle adapters.vllm:eagle3 \
-    adapters.vllm:metrics adapters.vllm:drafter adapters.sglang adapters.sglang:block \
+    adapters.vllm:metrics adapters.vllm:drafter adapters.sglang adapters.sglang:block adapters.sglang:drafter \
     adapters.tiny adapters.tiny:bfloat16 adapters.specforge adapters.angelslim adapters.angelslim:serving \
     adapters.eagle:release adapters.speculators adapters.modelopt adapters.process
 
 # The pair matrix of docs/drafters.md; those that run a clone of yours are there where it is.
 TRAINERS = adapters.specforge adapters.speculators adapters.angelslim adapters.modelopt \
     $(if $(EAGLE_CLONE),adapters.eagle adapters.eagle:eagle3) $(if $(HASS_CLONE),adapters.hass)
-SERVERS = adapters.angelslim:serving adapters.vllm:drafter $(if $(EAGLE_CLONE),adapters.eagle:serving) \
-    $(if $(HASS_CLONE),adapters.hass:serving)
+SERVERS = adapters.angelslim:serving adapters.vllm:drafter adapters.sglang:drafter \
+    $(if $(EAGLE_CLONE),adapters.eagle:serving) $(if $(HASS_CLONE),adapters.hass:serving)
 
 .PHONY: help conformance test full tables pairs calibration clean-environments
 .DEFAULT_GOAL := help

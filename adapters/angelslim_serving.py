@@ -108,7 +108,10 @@ DECLARATION = Declaration(
         ),
         Deviation("TREE-802", "the drafter's law is not looked at", link=f"{_DRAFTER}#L297-L302"),
         Deviation(
-            "ACCEPTANCE-108", "the argmax of a row with NaN is a token, and is published", witness="nan_at_the_root"
+            "ACCEPTANCE-108",
+            "the argmax of a row with NaN is a token, and is published",
+            witness="nan_at_the_root",
+            fixtures=("4164c5401c40", "54112da8b1ca"),
         ),
         *angelslim_publish.DEVIATIONS,
         *angelslim_step.SERVING_DEVIATIONS,

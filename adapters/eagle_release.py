@@ -87,7 +87,12 @@ DECLARATION = Declaration(
     engine=eagle_engine.served(eagle_engine.STATIC_LEVELS, eagle_engine.SMALL),
     deviations=(
         *eagle_engine.deviations(f"{_CODE}/ea_model.py", several=False),
-        Deviation("TREE-604", "paths are sorted by what they hold, padding last", link=f"{_CODE}/utils.py"),
+        Deviation(
+            "TREE-604",
+            "paths are sorted by what they hold, padding last",
+            link=f"{_CODE}/utils.py",
+            fixtures=("a8e9df62cc58", "1a727cf93a1b", "de6f9323747c", "ae6f4e02ed23"),
+        ),
         Deviation(
             "ACCEPTANCE-108",
             "NaN rows are compared like others, and argmax of NaN is a token",
@@ -97,11 +102,13 @@ DECLARATION = Declaration(
             "ACCEPTANCE-302",
             "the accept test is r <= p/q, so the coin zero accepts a draft that the target rules out",
             witness="impossible_draft_at_coin_zero",
+            fixtures=("1d8b1682f7cd", "897c0aabf27d"),
         ),
         Deviation(
             "ACCEPTANCE-603",
             "a draft with q = 0 is passed over (lossless for drafts that come from q)",
             witness="draft_of_no_draft_mass",
+            fixtures=("b9dd20c46588", "bf287fea59bb"),
         ),
         *eagle_publish.DEVIATIONS_STATIC,
     ),

@@ -93,7 +93,10 @@ DECLARATION = Declaration(
     deviations=(
         *_DRAFTING,
         Deviation(
-            "ACCEPTANCE-108", "the argmax of a row with NaN is a token, and is published", witness="nan_at_the_root"
+            "ACCEPTANCE-108",
+            "the argmax of a row with NaN is a token, and is published",
+            witness="nan_at_the_root",
+            fixtures=("4164c5401c40", "54112da8b1ca"),
         ),
         *eagle_publish.DEVIATIONS,
     ),

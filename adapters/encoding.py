@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import dataclasses
+import functools
 import json
 import math
 import re
@@ -174,8 +175,13 @@ def _decode_dataclass(value: Mapping[str, Any], where: str) -> Any:
     fields = {field.name for field in dataclasses.fields(kind)}
     if set(value) - {"type"} != fields:
         raise EncodingError(f"{where}: a {kind.__name__} has exactly the fields {', '.join(sorted(fields))}")
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     return kind(**{name: decode(value[name], hints[name], f"{where}.{name}") for name in sorted(fields)})
+
+
+@functools.cache
+def _hints(kind: type) -> Mapping[str, Any]:
+    return typing.get_type_hints(kind)
 
 
 def _decode_list(value: list[Any], hint: Any, where: str) -> Any:

@@ -66,12 +66,14 @@ DECLARATION = Declaration(
             "ACCEPTANCE-108",
             "greedy: argmax takes NaN for the largest, so the first NaN of a row is published as its token",
             witness="nan_at_the_root",
+            fixtures=("4164c5401c40", "54112da8b1ca"),
         ),
         Deviation(
             "ACCEPTANCE-108",
             "a NaN in the draft row rejects the draft, and the token then comes from the target row; "
             "a NaN in a target row is refused by torch.multinomial",
             witness="nan_in_the_draft_row",
+            fixtures=("958f0575baab",),
         ),
         *flashspec_publish.DEVIATIONS,
     ),

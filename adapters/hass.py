@@ -106,6 +106,7 @@ DECLARATION = Declaration(
             "ROWS-602",
             "row r of step s is the node at anchor r − s; the rows r < s stay, with anchors before the sequence",
             witness="rolled_out",
+            fixtures=("2d6b0f544c0d", "db44bb9f729f"),
         ),
         Deviation(
             "ROWS-603",
@@ -118,6 +119,7 @@ DECLARATION = Declaration(
                 "scores are multiplied by the mask of zeros and ones before a softmax over all columns, so what is "
                 "hidden takes its share there, and what is seen weighs less than 1 together",
                 link=f"{_TREE}/model/cnets_hass.py#L336-L340",
+                fixtures=("befc4776f7ad", "c479f8f83830", "32526e22f604", "197b717f6e69") if number == 803 else (),
             )
             for number in (803, 804)
         ),

@@ -47,6 +47,7 @@ DEVIATIONS = (
             "the fused feature is normed twice: by input_layernorm, which the layer calls before its attention, and by "
             "hidden_norm",
             link=f"{engine.SOURCE}/plugins/modeling_eagle.py#L76-L80",
+            fixtures=("745eb7c19c6d",) if number == 401 else (),
         )
         for number in _TWICE
     ),

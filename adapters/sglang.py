@@ -1,7 +1,8 @@
 """SGLang's draft trees, and its Triton kernels, executed by Triton's interpreter (`TRITON_INTERPRET=1`). Slow.
 
-Drafting and the layout of trees stand in `adapters/sglang_tree.py`, publication in `adapters/sglang_publish.py`. The
-code under test here, called as the EAGLE worker calls it (`eagle_sample` in `srt/speculative/eagle_utils.py`):
+Drafting and the layout of trees stand in `adapters/sglang_tree.py`, publication in `adapters/sglang_publish.py`, the
+numeric step of its drafters, `adapters.sglang:drafter`, in `adapters/sglang_drafter.py`. The code under test here,
+called as the EAGLE worker calls it (`eagle_sample` in `srt/speculative/eagle_utils.py`):
 - `verify_tree_greedy_triton` of `kernels/ops/speculative/spec_tree.py` for `verify_greedy`, on chains and trees;
 - `chain_speculative_sampling_triton` of `kernels/ops/speculative/reject_sampling.py` for `verify_sampled` and
   `verify_random`, on chains.
@@ -35,6 +36,7 @@ At the first call the adapter sets TRITON_INTERPRET=1. How the interpreter is ke
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -44,6 +46,7 @@ import numpy as np
 
 from adapters import sglang_publish, sglang_tree, triton_interpreter
 from adapters.interface import AdapterError, Arithmetic, Declaration, Deviation, NotApplicable
+from adapters.sglang_drafter import drafter as drafter
 from adapters.sglang_engine import MISSING
 from adapters.sglang_publish import publish as publish
 from adapters.sglang_tree import draft_tree as draft_tree
@@ -287,6 +290,7 @@ _NAN = Deviation(
     "NaN rows are decided like others: a comparison with NaN rejects, a residual of NaN leaves the last token id, "
     "and argmax of NaN is a token",
     witness="nan_at_the_root",
+    fixtures=("4164c5401c40", "54112da8b1ca", "d2b2c6286fc6", "958f0575baab", "346cd0671afa"),
 )
 _NAN_WEIGHT = Deviation(
     "ACCEPTANCE-108",
@@ -313,11 +317,13 @@ _BY_TOKEN = (
         "ACCEPTANCE-603",
         "a draft with q = 0 is rejected (lossless for drafts that come from q)",
         witness="draft_of_no_draft_mass",
+        fixtures=("b9dd20c46588", "bf287fea59bb"),
     ),
 )
 
 block = _Variant(_declare("sglang block (interpreted)", "block", (_NAN_WEIGHT, _PADDING), False), True)
-_DEVIATIONS = (_NAN, _PADDING, *_BY_TOKEN, *sglang_tree.DEVIATIONS, *sglang_publish.DEVIATIONS)
+_PADDED = dataclasses.replace(_PADDING, fixtures=("fbd9d521e2a6", "dca169edab9d", "64a3540ebb6c"))
+_DEVIATIONS = (_NAN, _PADDED, *_BY_TOKEN, *sglang_tree.DEVIATIONS, *sglang_publish.DEVIATIONS)
 _tokenwise = _Variant(_declare("sglang (interpreted)", "per_node", _DEVIATIONS, True), False)
 
 DECLARATION = _tokenwise.DECLARATION

@@ -19,7 +19,7 @@ import functools
 import importlib
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -73,7 +73,7 @@ def engine() -> Any:
         import torch
 
         tree = importlib.import_module("sglang.kernels.ops.speculative.spec_tree")
-        with _stand_ins(), mock.patch.object(torch, "compile", lambda **_: lambda function: function):
+        with stand_ins(), mock.patch.object(torch, "compile", lambda **_: lambda function: function):
             found = SimpleNamespace(**{name: importlib.import_module(path) for name, path in _REAL.items()})
     except ImportError as error:
         raise AdapterError(MISSING.format(error)) from error
@@ -178,11 +178,11 @@ class _Module(ModuleType):
 
 
 class _Finder(MetaPathFinder, Loader):
+    def __init__(self, stands: Callable[[str], bool]) -> None:
+        self._stands = stands
+
     def find_spec(self, name: str, *_: Any) -> ModuleSpec | None:
-        of_engine = name.startswith("sglang.srt.") and name not in (*_REAL.values(), *_ABOVE)
-        if name.startswith(_BELOW) or not (of_engine or name.partition(".")[0] in _ABSENT):
-            return None
-        return ModuleSpec(name, self, is_package=True)
+        return ModuleSpec(name, self, is_package=True) if self._stands(name) else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return _Module(spec.name)
@@ -191,9 +191,16 @@ class _Finder(MetaPathFinder, Loader):
         pass
 
 
+def _stands(name: str) -> bool:
+    """Whether a module is only named on the paths that run here."""
+    of_engine = name.startswith("sglang.srt.") and name not in (*_REAL.values(), *_ABOVE)
+    return not name.startswith(_BELOW) and (of_engine or name.partition(".")[0] in _ABSENT)
+
+
 @contextmanager
-def _stand_ins() -> Iterator[None]:
-    finder = _Finder()
+def stand_ins(stands: Callable[[str], bool] = _stands) -> Iterator[None]:
+    """While it lasts, modules of which `stands` says so are stand-ins once they are imported."""
+    finder = _Finder(stands)
     sys.meta_path.insert(0, finder)
     try:
         yield

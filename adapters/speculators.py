@@ -121,6 +121,7 @@ DECLARATION = Declaration(
             "ROWS-603",
             "later steps shift tokens, targets and mask along the packed sequence, over the ends of its documents",
             witness="packed_rolled_out",
+            fixtures=("7ef9abe93a17", "616362696ed2"),
         ),
         Deviation(
             "LOSSES-303",

@@ -78,11 +78,13 @@ DECLARATION = Declaration(
             "ACCEPTANCE-109",
             "a draft id of −1 indexes the last row entry and is accepted and published as a token",
             witness="padding_read_as_the_last_token",
+            fixtures=("64a3540ebb6c",),
         ),
         Deviation(
             "ACCEPTANCE-302",
             "the accept test is r <= p/q, so the coin zero accepts a draft that the target rules out",
             witness="impossible_draft_at_coin_zero",
+            fixtures=("1d8b1682f7cd", "897c0aabf27d"),
         ),
         Deviation(
             "ACCEPTANCE-304",
@@ -98,6 +100,7 @@ DECLARATION = Declaration(
             "ACCEPTANCE-1011",
             "top-p sorts upwards and removes from below, so of tokens tied at the cut the higher ids stay",
             witness="tied_at_the_cut_of_a_nucleus",
+            fixtures=("e59875b544a8",),
         ),
     ),
 )

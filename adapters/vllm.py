@@ -91,11 +91,13 @@ _EVERYWHERE = (
         "ACCEPTANCE-108",
         "NaN rows are decided like others: a comparison with NaN rejects, and argmax of NaN is a token",
         witness="nan_at_the_root",
+        fixtures=("4164c5401c40", "54112da8b1ca", "d2b2c6286fc6", "958f0575baab", "346cd0671afa"),
     ),
     Deviation(
         "ACCEPTANCE-302",
         "the accept test is p/q >= u, so the coin zero accepts a draft that the target rules out",
         witness="impossible_draft_at_coin_zero",
+        fixtures=("1d8b1682f7cd",),
     ),
     Deviation(
         "ACCEPTANCE-304",
@@ -106,22 +108,27 @@ _EVERYWHERE = (
         "ACCEPTANCE-603",
         "a draft with q = 0 is rejected (lossless for drafts that come from q)",
         witness="draft_of_no_draft_mass",
+        fixtures=("b9dd20c46588",),
     ),
 )
 _PADDING = Deviation(
     "ACCEPTANCE-109",
     "the C++ kernel has no test for −1: it reads the row before, and parse_output drops the accepted −1",
     witness="padded_draft",
+    fixtures=("fbd9d521e2a6", "dca169edab9d", "64a3540ebb6c"),
 )
 _LEAST = "the search for top-p's threshold ends above the least probability, so that token never survives"
 _FILTERS = (
     Deviation(
-        "ACCEPTANCE-1011", "where all logits are equal, neither top-k nor top-p is applied", witness="all_tokens_tied"
+        "ACCEPTANCE-1011",
+        "where all logits are equal, neither top-k nor top-p is applied",
+        witness="all_tokens_tied",
+        fixtures=("82adc0daac69",),
     ),
     *(
-        Deviation(f"ACCEPTANCE-{n}", _LEAST, witness=witness)
-        for n, witness in (
-            (1007, "nucleus_of_all_tokens"),
+        Deviation(f"ACCEPTANCE-{n}", _LEAST, witness=witness, fixtures=tuple(shown))
+        for n, witness, *shown in (
+            (1007, "nucleus_of_all_tokens", "e2281ae2782b"),
             (1009, "nucleus_of_all_tokens"),
             (1010, "nucleus_of_all_unmasked_tokens"),
             (1012, "heated_nucleus_of_all_tokens"),

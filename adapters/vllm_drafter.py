@@ -74,7 +74,7 @@ def draft_logits(case: DrafterCase) -> DraftRollout:
             if token is not None:
                 tokens, positions = torch.tensor([token]), positions[-1:] + 1
             # as the proposer does it, which so refuses features of another width; a layer adds to its input in place
-            buffer = torch.zeros(len(tokens), hidden)
+            buffer = torch.zeros(len(states), hidden)
             buffer[:] = states
             last, fed_back = drafter.forward(tokens, positions, buffer)
             states = fed_back[-1:]
@@ -91,9 +91,13 @@ def _read(case: DrafterCase) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     for name in ("embed_tokens", "lm_head"):
         if f"{name}.weight" not in weights:
             raise NotApplicable(f"without {name} it takes the target's, and there is no target")
-    for name in ("fc", "lm_head"):
-        if f"{name}.bias" in weights:
-            raise NotApplicable("its fusion and its head have no biases")
+    if "fc.bias" in weights:
+        raise NotApplicable(
+            "its fusion has no place for a bias, which checkpoints of EAGLE-1 may have: "
+            "https://github.com/vllm-project/vllm/pull/22323"
+        )
+    if "lm_head.bias" in weights:
+        raise NotApplicable("its head has no bias")
     layer = "layers.0" if case.variant == "eagle1" else "midlayer"
     settings: dict[str, Any] = {}
     for setting, maps in BIASES.items():

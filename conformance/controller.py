@@ -350,7 +350,7 @@ def fixture(check: str) -> Vector | None:
         return None
     from conformance.fixtures import reading
 
-    return next((one for one in reading.read(reading.home() / "v1").vectors if f"[{one.name}]" in name), None)
+    return next((one for one in reading.own() if f"[{one.name}]" in name), None)
 
 
 def smoke_process(spec: str, file: str) -> tuple[str, str]:

@@ -87,13 +87,13 @@ def test_an_engine_that_is_too_small_is_not_concerned() -> None:
 
 def test_who_promises_nothing_is_not_asked_for_own_draws() -> None:
     with pytest.raises(Inapplicable, match="'seed'"):
-        judged(answered(RIGHT, RIGHT), name="own draws")
+        judged(answered(RIGHT, RIGHT), name="own_draws")
     promising = dataclasses.replace(engine(), promises=("seed",))
-    assert judged(answered(RIGHT, RIGHT), promising, "own draws") is None
+    assert judged(answered(RIGHT, RIGHT), promising, "own_draws") is None
 
 
 @pytest.mark.parametrize(
-    "relation", [{"relation": "likely"}, {"relation": "plain", "stops": []}, {"relation": "stop tokens"}]
+    "relation", [{"relation": "likely"}, {"relation": "plain", "stops": []}, {"relation": "stop_tokens"}]
 )
 def test_relations_are_a_closed_set(relation: dict[str, Any]) -> None:
     with pytest.raises(HarnessError, match="no relation"):
@@ -111,7 +111,7 @@ def test_engines_with_a_fault_break_a_relation(kind: type[Decoder]) -> None:
         if broken(relation, "generate", golden.arguments, call, kind.DECLARATION)
     }
     wanted = {
-        DraftsOfTheLastTime: {"asked again"},
-        LimitOfTheFirst: {"plain", "own draws", "turned round"},
+        DraftsOfTheLastTime: {"asked_again"},
+        LimitOfTheFirst: {"plain", "own_draws", "turned_round"},
     }
-    assert wrong == wanted.get(kind, {"stop tokens"} if kind is OneStopTokenAlone else set())
+    assert wrong == wanted.get(kind, {"stop_tokens"} if kind is OneStopTokenAlone else set())

@@ -55,8 +55,7 @@ def found(**fields: Any) -> killing.Kills:
         "faults": {"One": ("a",)},
         "degenerate": {"Echo tree_visibility": ("a", "b")},
         "touched": {"TREE-502": ("a",)},
-        **dict.fromkeys(("untouched", "unshown"), {}),
-        **dict.fromkeys(("redundant", "problems"), ()),
+        **{"untouched": {}, "unshown": {}, "redundant": (), "problems": ()},
     }
     return killing.Kills(**{**right, **fields})
 

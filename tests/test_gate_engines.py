@@ -295,3 +295,21 @@ def test_logits_that_are_not_the_drafters_are_not_stored(
     release = (case.drafter, "--target", case.target, "--manifest", case.manifest)
     code, output = call("reference", *release, "--impl", name)
     assert code == 2 and output.startswith("eagle-conformance: ") and not (tmp_path / REFERENCE).exists()
+
+
+def test_an_adapter_without_a_step_of_its_own_is_asked_through_its_variant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "their_variant.py").write_text(
+        "from adapters import reference\n"
+        "from adapters.interface import Declaration\n"
+        "DECLARATION = Declaration('engine', '2.0')\n"
+        "class drafter:\n"
+        "    DECLARATION = Declaration('engine, drafters', '2.0')\n"
+        "    draft_logits = staticmethod(reference.draft_logits)\n",
+        encoding="utf-8",
+    )
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    code, document, output = judged(make(Recipe("specforge", "nothing", 6), tmp_path), tmp_path, "--impl=their_variant")
+    assert (code, part(document, "implementation")["word"]) == (0, FIT)
+    assert document["served_by"] == "engine, drafters 2.0" and "engine, drafters 2.0" in output

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import multiprocessing
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -18,10 +17,10 @@ import pytest
 
 from adapters import encoding, process, process_channel, reference
 from adapters.interface import OPERATIONS, AdapterError, Broken, NotApplicable, load
-from adapters.process import PARAMETERS, Failure, Program, Refusal, read_answer, read_ready
+from adapters.process import PARAMETERS, Failure, Program, Refusal
 from conformance import handout, smoke
 from oracle.types import CandidateTree, SelectionCase
-from tests.running import ROOT, SUITE, Suite
+from tests.running import ROOT
 
 SCHEMA = json.loads((ROOT / "adapters" / "process_schema" / "messages.json").read_text(encoding="utf-8"))
 TINY = """
@@ -311,83 +310,6 @@ def test_every_message_of_the_suite_keeps_to_the_schema(tiny: Tiny, tmp_path: Pa
         jsonschema.validate(message, SCHEMA | {"oneOf": [{"$ref": f"#/$defs/{kind}"}]})
 
 
-def accepts(kind: str, message: Any) -> bool:
-    return jsonschema.Draft202012Validator({"$ref": f"#/$defs/{kind}", "$defs": SCHEMA["$defs"]}).is_valid(message)
-
-
-ERROR = {"kind": "bad_input", "message": "no", "field": "case", "index": [1]}
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        {"value": None},
-        {"value": [0, 1.5, True, "text", None, [[]]]},
-        {"value": {"type": "Decision", "path": [], "frontier": 0}},
-        {"value": {"dtype": "int64", "shape": [0], "data": []}},
-        {"value": {"dtype": "float64", "shape": [2], "data": [1, "poison"]}},
-        {"error": ERROR},
-        {"error": {"kind": "failure", "message": ""}},
-        {"error": {"kind": "not_applicable", "message": "", "field": None, "index": None}},
-        {},
-        {"value": 1, "error": ERROR},
-        {"value": 1, "more": 1},
-        {"value": {"free": 1}},
-        {"value": {"dtype": "complex128", "shape": [0], "data": []}},
-        {"value": {"dtype": "int64", "shape": [-1], "data": []}},
-        {"value": {"dtype": "int64", "shape": [0], "data": [], "order": "F"}},
-        {"error": "no"},
-        {"error": {"kind": "failure"}},
-        {"error": {"kind": "crash", "message": ""}},
-        {"error": {"kind": "failure", "message": 1}},
-        {"error": {"kind": "failure", "message": "", "index": 1}},
-        {"error": {"kind": "failure", "message": "", "index": [True]}},
-        {"error": {"kind": "failure", "message": "", "why": ""}},
-    ],
-)
-def test_the_schema_and_the_reader_agree_about_answers(content: dict[str, Any]) -> None:
-    message = {"id": 1, **content}
-    try:
-        read_answer(message, "select_nodes")
-        read = True
-    except (Refusal, Failure, NotApplicable):
-        read = True
-    except Broken:
-        read = False
-    assert read == accepts("answer", message)
-
-
-READY = {"name": "tiny", "version": "1", "operations": ["warp"], "conventions": {}, "dtype": "float64"}
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        {"value": READY},
-        {"value": READY | {"promises": ["seed"], "cost": {"warp": 1e-3}, "links": ["https://example.org/"]}},
-        {"value": READY | {"deviations": [{"clause": "TREE-101", "reason": "so", "link": "https://example.org/"}]}},
-        {"value": READY | {"deviations": [{"clause": "TREE-101"}]}},
-        {"value": {}},
-        {"value": READY | {"operations": ["warp", "warp"]}},
-        {"value": READY | {"operations": "warp"}},
-        {"value": READY | {"conventions": {"coin_scheme": None}}},
-        {"value": READY | {"more": 1}},
-        {"value": READY | {"engine": {"vocabulary": 3, "longest": 9, "draft_length": 1, "roundings": 1, "scale": 2.5}}},
-        {"value": READY | {"engine": {"vocabulary": 3}}},
-        {},
-        {"value": READY, "error": ERROR},
-    ],
-)
-def test_the_schema_and_the_reader_agree_about_declarations(content: dict[str, Any]) -> None:
-    message = {"id": 0, **content}
-    try:
-        read_ready(message)
-        read = True
-    except AdapterError:
-        read = False
-    assert read == accepts("ready", message)
-
-
 # ---- fidelity
 
 
@@ -416,66 +338,3 @@ def test_cases_and_answers_survive_the_journey(monkeypatch: pytest.MonkeyPatch) 
                 seen.add(operation)
     program.stop()
     assert seen >= {name for contract in smoke.EASY for name in smoke.CONTRACTS[contract]}
-
-
-# ---- whole runs
-
-STRUCTURE = str(SUITE / "acceptance" / "test_structure.py")
-SILENCE = str(SUITE / "acceptance" / "test_reproducibility.py")
-TWO_CHECKS = ("-k", "(no_drafts or is_a_walk) and verify_greedy")
-DEATH = "verify_greedy: the program ended with code 3"
-
-
-def program_with(fault: str) -> tuple[str, ...]:
-    return "--impl=adapters.process", "--process", f"{sys.executable} -m tests.reference_program {fault}"
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_crash_takes_down_one_check(suite: Suite, workers: int) -> None:
-    done = suite(*program_with("dies"), *TWO_CHECKS, target=STRUCTURE, workers=workers)
-    assert (done.code, done.count("failed"), done.count("passed"), done.count("harness error")) == (1, 1, 1, 0), (
-        done.output
-    )
-    assert done.reason == DEATH, done.output
-    assert "no drafts: giving up" in done.output and "reference program" in done.output
-    assert f"--process '{sys.executable} -m tests.reference_program dies'" in done.command
-
-
-def test_the_command_of_a_failure_names_the_program(suite: Suite) -> None:
-    done = suite(*program_with("dies"), "-k", "no_drafts and verify_greedy", target=STRUCTURE)
-    again = suite.again(done)
-    assert (again.code, again.reason) == (done.code, done.reason) == (1, DEATH), again.output
-
-
-def test_a_crash_is_no_refusal(suite: Suite) -> None:
-    done = suite(*program_with("'dies of bad input'"), "-k", "refused and verify_greedy", target=STRUCTURE)
-    assert done.code == 1 and done.count("passed") == 0, done.output
-    assert "the program ended with code 4" in done.reason
-
-
-def test_what_it_prints_between_its_answers_is_told_by_the_clause_about_it(suite: Suite) -> None:
-    done = suite(*program_with("prints"), "-k", "standard_output and verify_greedy", target=SILENCE)
-    assert (done.code, done.count("failed")) == (1, 1), done.output
-    assert "ACCEPTANCE-805" in done.output and "drafting …" in done.output
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--impl=adapters.process",), '--impl=adapters.process: which program? Name it with --process "COMMAND"'),
-        (("--process", "cat"), "--process goes with --impl=adapters.process, and --impl=adapters.reference was given"),
-        (("--impl=adapters.process", "--process", "no-such-program"), "'no-such-program': cannot be started"),
-        (("--impl=adapters.process", "--process=cat", "--process-seconds=0"), "--process-seconds=0: a time above zero"),
-        (("--impl=adapters.process", "--process=cat"), "the answer to the start is {id, value: {…}}, and nothing else"),
-    ],
-)
-def test_options_that_name_no_program(suite: Suite, options: tuple[str, ...], words: str) -> None:
-    done = suite(*options, target=STRUCTURE)
-    assert done.code == 2 and words in done.output and "Traceback" not in done.output, done.output
-
-
-def test_the_environment_names_the_program_as_well(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(process.COMMAND, f"{sys.executable} -m tests.reference_program right")
-    done = suite("--impl=adapters.process", *TWO_CHECKS, target=STRUCTURE)
-    assert (done.code, done.count("passed")) == (0, 2), done.output
-    assert os.environ[process.COMMAND]

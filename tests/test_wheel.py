@@ -34,6 +34,26 @@ def test_the_wheel_ships_the_three_packages_and_their_data(wheel: Path) -> None:
     assert sorted(set(wanted) - set(names)) == []
 
 
+def test_the_wheel_ships_the_fixtures(wheel: Path) -> None:
+    fixtures = [path for path in (ROOT / "fixtures").rglob("*") if path.is_file()]
+    assert len(fixtures) > 30
+    with zipfile.ZipFile(wheel) as archive:
+        for path in fixtures:
+            shipped = f"conformance/fixtures/data/{path.relative_to(ROOT / 'fixtures').as_posix()}"
+            assert archive.read(shipped) == path.read_bytes()
+
+
+READ = "from conformance.fixtures.reading import home, read; print(home(), len(read(home() / 'v1').vectors))"
+
+
+def test_the_fixtures_are_found_where_the_wheel_is_installed(installed_python: Path, tmp_path: Path) -> None:
+    done = run([str(installed_python), "-c", READ], tmp_path, environment() | {"PYTHONPATH": ""})
+    assert done.code == 0, done.output
+    home, count = done.output.split()
+    assert Path(home).parts[-3:] == ("conformance", "fixtures", "data")
+    assert int(count) > 500
+
+
 def test_the_entry_point_bears_the_name_of_the_module(wheel: Path) -> None:
     """So that `-p conformance.plugin`, which a checkout needs, does not load it a second time."""
     with zipfile.ZipFile(wheel) as archive:

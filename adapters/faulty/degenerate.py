@@ -13,7 +13,7 @@ import numpy as np
 
 from adapters.faulty.degenerate_shifted import *  # noqa: F403 - one address for all of them
 from adapters.faulty.degenerating import Degenerate, Losses, changed, drawn, first_children
-from oracle import acceptance, decode, metrics, rows
+from oracle import acceptance, metrics, rows
 from oracle.types import (
     Coins,
     CommittedState,
@@ -219,7 +219,3 @@ class AlwaysArgmax(Degenerate):
     @staticmethod
     def propose(case: ProposalCase) -> Proposals:
         return acceptance.propose(changed(case, proposal="point"))
-
-    @staticmethod
-    def generate(case: GenerateCase) -> list[Generation]:
-        return decode.generate(changed(case, temperature=0.0))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from adapters.faulty.degenerating import Degenerate, Losses, changed, rolled
+from adapters.faulty.degenerating import C, Degenerate, Losses, changed, rolled
 from oracle import acceptance, drafter, masks, metrics, publish, rows, tree, visibility
 from oracle.types import (
     Attended,
@@ -172,8 +172,8 @@ class PositionShifted(Degenerate):
         return drafter.draft_logits(changed(case, positions=case.positions + (np.arange(len(case.positions)) > 0)))
 
 
-def further(found: Any) -> Any:
-    return changed(found, position=found.position + 1)
+def further(found: C) -> C:
+    return changed(found, position=found.position + 1)  # type: ignore[attr-defined]
 
 
 class OffsetsAreIds(Degenerate):
@@ -264,5 +264,5 @@ class IdentityMask(Degenerate):
         return [changed(one, output=case.value[one.step, one.anchor]) for case, one in zip(cases, found)]
 
 
-def alone(found: Any) -> Any:
-    return changed(found, visible=np.eye(len(found.visible), dtype=bool))
+def alone(found: C) -> C:
+    return changed(found, visible=np.eye(len(found.visible), dtype=bool))  # type: ignore[attr-defined]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from oracle.types import (
 )
 
 Change = Callable[[Any], Any]
+C = TypeVar("C")
 
 
 class Degenerate(Declared, cost={"verify_random": 1e-4}):
@@ -45,8 +46,9 @@ def after(change: Change, operation: Change) -> Change:
     return lambda case: operation(change(case))
 
 
-def changed(case: Any, **fields: Any) -> Any:
-    return dataclasses.replace(case, **fields)
+def changed(case: C, **fields: Any) -> C:
+    found: C = dataclasses.replace(case, **fields)  # type: ignore[type-var]
+    return found
 
 
 def rolled(values: Any, axis: int = 0) -> Any:

@@ -10,7 +10,17 @@ from adapters.interface import Arithmetic
 from conformance import compare
 from conformance.acceptance import golden_drawing, golden_proposing, golden_warping
 from conformance.acceptance.golden_greedy import GREEDY
-from conformance.acceptance.golden_making import INCLUSIVE, OPERATOR, Inclusive, Padded, Refused, Rounded, scheme_of
+from conformance.acceptance.golden_making import (
+    FRONTIER,
+    INCLUSIVE,
+    OPERATOR,
+    PER_NODE,
+    Inclusive,
+    Padded,
+    Refused,
+    Rounded,
+    scheme_of,
+)
 from conformance.acceptance.golden_proposing import PROPOSED
 from conformance.acceptance.golden_sampled import SAMPLED
 from conformance.acceptance.golden_warping import EXACTLY, STAGES, WARPED
@@ -42,6 +52,12 @@ FLAGS: Mapping[str, Flag] = dict(
         (INCLUSIVE, Flag("convention", "Where u·q equals p the draft is accepted.")),
     ]
 )
+USUAL: Mapping[str, tuple[str, ...]] = {
+    "warp": (STAGES, EXACTLY),
+    "verify_sampled": (PER_NODE, FRONTIER),
+    "verify_random": (PER_NODE,),
+}
+"""What the answer to a case that is kept rests on."""
 _PROMISE = "what an implementation promises of its seeds is no part of a case"
 _BESIDE = "a random generator or an output stream of the process is no part of an answer"
 UNTOUCHED: Mapping[str, str] = {

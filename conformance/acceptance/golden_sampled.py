@@ -36,6 +36,7 @@ from conformance.acceptance.golden_making import (
     Refused,
     Rounded,
     asked,
+    line,
     of,
     poisoned,
     sampled,
@@ -76,7 +77,39 @@ def refused(told: str, members: Sequence[Coined], names: str) -> Golden:
     return dataclasses.replace(made, names=names)  # type: ignore[call-arg]
 
 
+_FORCED = line([0, 1], [(8, 8, 0), (0, 6, 10), (16, 0, 0)], [(12, 4, 0), (0, 12, 4), (4, 4, 8)])
+"""Accepted below 2/3 and 1/2; whatever is left of a row is one token."""
+_FORCED_POINTS = line([0, 2], [(6, 10, 0), (0, 5, 11), (0, 16, 0)])
+_NEVER = line([2, 0], [(0, 0, 16), (0, 16, 0), (9, 7, 0)], [(2, 4, 10), (8, 6, 2), (4, 8, 4)])
+_FREELY = line([0], [(8, 8, 0), (0, 0, 16)], [(0, 8, 8), (4, 8, 4)])
+_ACCEPTS = (PER_NODE,)
+"""The frontier is the only token that can be, whatever its coin means."""
+
 SAMPLED: tuple[Golden, ...] = (
+    sampled(
+        "Two sampled drafts around their thresholds, where every frontier is certain",
+        asked(_FORCED, ([0.66, 0.49], 0.5), ([0.67, 0.25], 0.25), ([0.5, 0.51], 0.75)),
+        *(303, 601, 605),
+        flags=_ACCEPTS,
+    ),
+    sampled(
+        "Two point proposals around their thresholds, where every frontier is certain",
+        asked(_FORCED_POINTS, ([0.37, 0.68], 0.5), ([0.38, 0.25], 0.25), ([0.25, 0.69], 0.75)),
+        *(402, 601, 605),
+        flags=_ACCEPTS,
+    ),
+    sampled(
+        "The coin zero lets no impossible draft through to a certain frontier",
+        asked(_NEVER, ([0.5, 0.0], 0.5)),
+        *(302, 303),
+        flags=_ACCEPTS,
+    ),
+    sampled(
+        "A draft of no draft mass is accepted, and the frontier behind it is certain",
+        asked(_FREELY, ([0.96875], 0.5), ([0.0], 0.25)),
+        *(603, 605),
+        flags=_ACCEPTS,
+    ),
     sampled(
         "A draft likelier for the target is accepted by every coin, the next one below 4/5",
         asked(SURE, ([0.96875, 0.79], 0.78125), ([0.5, 0.81], 0.4), ([0.99, 0.5], 0.2)),

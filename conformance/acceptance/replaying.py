@@ -1,6 +1,8 @@
 """What has to hold of decisions and drafts that a golden vector does not determine.
 
 "one_of": the answer is one of `answers`; with `refused`, an error is as good.
+"no_law": an error, or of each of `rows` an answer that is visibly no law: a number outside of [0, 1], or a sum that is
+not one.
 "joint_law": called at the seeds seed, seed + 1, …, `trials` times, the decisions of all members together, each as
 [path, frontier], follow `law`; `fixtures.laws` says by which inequality, at the level `alpha`.
 "declared_drafts": in each trial the row declared for the children of a node is the table's after the tokens drafted on
@@ -12,6 +14,7 @@ as the probability `repeated` allows at the level `alpha`.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
@@ -23,11 +26,14 @@ from adapters.encoding import canonical
 from adapters.interface import DTYPES, Declaration
 from conformance import compare
 from conformance.acceptance import proposing
-from conformance.check import Raised
+from conformance.check import DEFAULT_COST, Raised
 from conformance.fixtures import laws
 from conformance.fixtures.comparing import differs
 from conformance.handout import copy
 from oracle.types import ProposalCase
+
+SECONDS, LEAST_CALLS = 3.0, 32
+"""What a joint law may cost an implementation, by the cost that it declares, and how often it is asked anyhow."""
 
 
 def broken(
@@ -56,6 +62,25 @@ def _one_of(
     return None if None in reasons else f"{reasons[0]}, or one of {len(reasons)} answers"
 
 
+def _no_law(
+    relation: Mapping[str, Any],
+    operation: str,
+    arguments: Mapping[str, Any],
+    call: Callable[..., Any],
+    declaration: Declaration,
+) -> str | None:
+    case = arguments["case"]
+    try:
+        found = compare.plain(call(operation, copy(case)), "the result")
+    except Raised:
+        return None
+    rows = found.astype(np.float64).reshape(-1, found.shape[-1])
+    for r in relation["rows"]:
+        if all(0 <= p <= 1 for p in rows[r]) and math.isclose(math.fsum(rows[r]), 1, abs_tol=1e-3):
+            return f"row {r} has no law, and it was warped to {rows[r].tolist()}"
+    return None
+
+
 def _joint_law(
     relation: Mapping[str, Any],
     operation: str,
@@ -65,7 +90,9 @@ def _joint_law(
 ) -> str | None:
     cases, seed = arguments["cases"], int(arguments["seed"])
     seen: Counter[str] = Counter()
-    for trial in range(int(relation["trials"])):
+    # fewer trials see less, and refute a right law no sooner
+    affordable = int(SECONDS / (declaration.cost.get(operation, DEFAULT_COST) * len(cases)))
+    for trial in range(min(int(relation["trials"]), max(LEAST_CALLS, affordable))):
         found = compare.decisions(call(operation, copy(cases), seed + trial), len(cases))
         seen[canonical([[list(one.path), one.frontier] for one in found])] += 1
     law = {canonical(outcome): Fraction(p) for outcome, p in relation["law"]}
@@ -121,6 +148,7 @@ def table_of(case: ProposalCase) -> Mapping[tuple[int, ...], Sequence[float]]:
 
 _RELATIONS: Mapping[str, Callable[..., str | None]] = {
     "one_of": _one_of,
+    "no_law": _no_law,
     "joint_law": _joint_law,
     "declared_drafts": _declared_drafts,
 }

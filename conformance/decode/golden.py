@@ -46,6 +46,8 @@ FLAGS: Mapping[str, Flag] = {
     "seeded": Flag("edge", "Only an engine that promises to repeat its draws is judged by them."),
 }
 
+LENGTHS, REFUSALS = 201, 900
+"""The clause about an output's length, and the group of those that refuse."""
 PI = (3, 1, 4, 1, 5, 9, 2, 6, 5, 3)
 E = (2, 7, 1, 8, 2, 8, 1, 8, 2, 8)
 ROOT = (1, 4, 1, 4, 2, 1, 3, 5, 6, 2)
@@ -71,7 +73,9 @@ def requests(
 
 
 def golden(case: GenerateCase, description: str, *clauses: int, flags: tuple[str, ...] = ()) -> Golden:
-    return Golden(OPERATION, tuple(f"DECODE-{clause}" for clause in clauses), description, {"case": case}, flags)
+    """A case; whatever relation holds of a right one, lengths are compared as well (DECODE-201)."""
+    touched = clauses if min(clauses) >= REFUSALS else sorted({*clauses, LENGTHS})
+    return Golden(OPERATION, tuple(f"DECODE-{clause}" for clause in touched), description, {"case": case}, flags)
 
 
 ALONE = requests([PI[:6]], 20)
@@ -92,7 +96,7 @@ INSIDE = requests([E[:5], PI[:3], ROOT[:7]], 13)
 SEVERAL = requests([PI[2:7], ROOT[:2], E[:8]], 13)
 AT_LIMIT = requests([PI[:5], E[:2], ROOT[:8]], [14, 9, 4])
 
-PLAIN, TURNED_ROUND, OWN = ({"relation": name} for name in ("plain", "turned round", "own draws"))
+PLAIN, TURNED_ROUND, OWN = ({"relation": name} for name in ("plain", "turned_round", "own_draws"))
 _BATCH = ("batch",)
 _RAGGED = ("batch", "ragged batch")
 _DRAFTS = ("batch", "mixed drafts")
@@ -101,18 +105,18 @@ _SEEDED = ("batch", "seeded")
 
 
 def stops(*places: tuple[int, int]) -> Mapping[str, Any]:
-    return {"relation": "stop tokens", "stops": places}
+    return {"relation": "stop_tokens", "stops": places}
 
 
 RELATED: Mapping[Golden, Mapping[str, Any]] = {
     golden(ALONE, "A greedy request alone has the tokens of the plain engine", 101, 102, 105, 401): PLAIN,
     golden(ONE_TOKEN, "A prompt of one token leaves the drafter nothing to start from", 401): PLAIN,
     golden(ANY_DRAFTS, "A greedy output is the same for any number of drafts a round", 403): {
-        "relation": "any number of drafts",
+        "relation": "any_number_of_drafts",
         "draft_lengths": (0, 1, 2, 3, 7),
     },
     golden(AGAIN, "A request is asked again behind one that goes on from it", 402, flags=("state left over",)): {
-        "relation": "asked again"
+        "relation": "asked_again"
     },
     golden(WHOLE, "Prompts of a batch have five, one, nine and three tokens", 104, 501, flags=_RAGGED): PLAIN,
     golden(OWN_LIMITS, "Every request has a limit of its own", 203, 501, 601, flags=_RAGGED): PLAIN,

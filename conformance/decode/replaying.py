@@ -3,12 +3,12 @@
 The relations, by name; each asks an engine for more than one output and compares them:
 
 - "plain": every greedy output is that of its request decoded plainly and alone, as far as its own limit.
-- "any number of drafts": so it is for each of `draft_lengths`.
-- "turned round": so it is, and stays so when the batch is asked in the reverse order.
-- "asked again": so it is; then prompts that go on from the outputs are asked, and the same batch once more.
-- "stop tokens": some tokens of the plain outputs become stop tokens, `stops` says them as [request, place]. A greedy
+- "any_number_of_drafts": so it is for each of `draft_lengths`.
+- "turned_round": so it is, and stays so when the batch is asked in the reverse order.
+- "asked_again": so it is; then prompts that go on from the outputs are asked, and the same batch once more.
+- "stop_tokens": some tokens of the plain outputs become stop tokens, `stops` says them as [request, place]. A greedy
   output ends behind the first stop token of the plain one; in a sampled output nothing follows a stop token.
-- "own draws": a sampled output is the same when the batch is asked again, turned round, or request by request; where
+- "own_draws": a sampled output is the same when the batch is asked again, turned round, or request by request; where
   the engine promises that.
 
 Under each of them there is an output for each request, of ids of the vocabulary, none beginning with a prompt of eight
@@ -35,11 +35,11 @@ from oracle.types import GenerateCase, Ids
 
 RELATIONS: Mapping[str, tuple[str, ...]] = {
     "plain": (),
-    "any number of drafts": ("draft_lengths",),
-    "turned round": (),
-    "asked again": (),
-    "stop tokens": ("stops",),
-    "own draws": (),
+    "any_number_of_drafts": ("draft_lengths",),
+    "turned_round": (),
+    "asked_again": (),
+    "stop_tokens": ("stops",),
+    "own_draws": (),
 }
 """Relation → what stands beside its name."""
 LONG_PROMPT = 8
@@ -224,9 +224,9 @@ def _own(asking: _Asking, relation: Mapping[str, Any]) -> None:
 
 _JUDGES: Mapping[str, Callable[[_Asking, Mapping[str, Any]], None]] = {
     "plain": _plain,
-    "any number of drafts": _drafts,
-    "turned round": _turned,
-    "asked again": _again,
-    "stop tokens": _stops,
-    "own draws": _own,
+    "any_number_of_drafts": _drafts,
+    "turned_round": _turned,
+    "asked_again": _again,
+    "stop_tokens": _stops,
+    "own_draws": _own,
 }

@@ -45,11 +45,9 @@ def _named(variant: str, seed: int) -> dict[str, DrafterCase]:
         where = range(first, first + rows)
         return make(variant, sizes, seed, rows, rollout, EPSILON, theta, positions=where, **more)
 
-    own = (
-        {"fusion_bias": one(GROUPED, 4, 0, bias=True)}
-        if variant == "eagle1"
-        else {"reduced": mapped(one(REDUCED, 4, 0))}
-    )
+    own = {"reduced": mapped(one(REDUCED, 4, 0))}
+    if variant == "eagle1":
+        own = {"fusion_bias": one(GROUPED, 5, 0, bias=True), "biased_rollout": one(GROUPED, 4, 3, bias=True)}
     return {
         "prefix": one(PLAIN, 5, 0),
         "grouped": one(GROUPED, 5, 0),

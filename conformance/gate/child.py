@@ -6,6 +6,7 @@ Without `answer.json` it came to no end, whatever its exit code says.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from adapters.interface import AdapterError, NotApplicable, load
+from adapters.interface import AdapterError, Implementation, NotApplicable, load
 from conformance import compare
 from conformance.gate.weights import Inputs, NoNotion, whole_case
 from conformance.verdicts import ClauseViolation
@@ -24,6 +25,8 @@ from oracle.manifest.opened import open_release
 from oracle.types import ReleaseCase
 
 OPERATION = "draft_logits"
+VARIANT = "drafter"
+"""The variant of an adapter that is asked where the adapter itself has no numeric step."""
 ANSWER, ARRAYS = "answer.json", "answer.npz"
 
 
@@ -38,7 +41,7 @@ def main(request: Path, folder: Path) -> None:
 
 def _answer(asked: dict[str, Any], folder: Path) -> dict[str, Any]:
     try:
-        implementation = load(asked["impl"])
+        implementation = _loaded(asked["impl"])
     except AdapterError as error:
         return {"failure": str(error)}
     found: dict[str, Any] = {"declaration": _declared(implementation.declaration)}
@@ -64,6 +67,15 @@ def _answer(asked: dict[str, Any], folder: Path) -> dict[str, Any]:
         np.savez(folder / ARRAYS, logits=_floats(arrays["logits"]), states=_floats(arrays["states"]))
     except (ClauseViolation, TypeError, ValueError) as error:
         return found | {"malformed": str(error)}
+    return found
+
+
+def _loaded(spec: str) -> Implementation:
+    """The implementation, or its variant `drafter` where it has no numeric step itself. Raises `AdapterError`."""
+    found = load(spec)
+    if OPERATION not in found.operations and ":" not in spec:
+        with contextlib.suppress(AdapterError):
+            return load(f"{spec}:{VARIANT}")
     return found
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from adapters.interface import DTYPES
 from conformance.drafter.asking import ACCUMULATOR, AGREED
 from conformance.gate.verdict import FIT, NOT_JUDGED, UNFIT, Finding, Part
-from conformance.gate.weights import Inputs, NoNotion, shown, small_case, stored_exactly
+from conformance.gate.weights import Inputs, NoNotion, shown, small_case, some, stored_exactly
 from conformance.roads import drafter as road
 from conformance.roads.tape import Rounding
 from oracle import drafter as oracle
@@ -91,7 +91,10 @@ def against(name: str, release: Release, given: Given, whose: str) -> Part:
     right = road.rollout(case, rounding, given.answer.states, exact)
     found = given.answer.logits[:, rows]
     expected, off = (np.array([getattr(one, part) for one in right]) for part in ("logits", "logits_off"))
-    states, states_off = (np.array([getattr(one, part) for one in right]) for part in ("state", "state_off"))
+    entries = some(given.answer.states.shape[1])
+    states, states_off = (
+        np.array(one) for one in zip(*((s.state[entries], s.state_off_at(entries.tolist())) for s in right))
+    )
     distance = np.abs(found - expected)
     numbers = {
         "steps": len(found),
@@ -101,7 +104,7 @@ def against(name: str, release: Release, given: Given, whose: str) -> Part:
     }
     findings = [
         *_beyond("logits", found, expected, off, rows, given.dtype),
-        *_beyond("states", given.answer.states, states, states_off, np.arange(states.shape[1]), given.dtype),
+        *_beyond("states", given.answer.states[:, entries], states, states_off, entries, given.dtype),
     ]
     words = f"{len(found)} steps of {_logits(release, rows)}, made in {given.dtype}"
     if findings:

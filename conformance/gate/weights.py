@@ -21,7 +21,7 @@ FIRST_POSITION = 2
 LIMIT_BYTES = 16 * 2**30
 """The weights of a drafter in float64, for a target of some hundred billion parameters."""
 ALL_SHOWN, SHOWN = 256, 64
-"""Heads of more rows than `ALL_SHOWN` are judged on `SHOWN` of them."""
+"""Of more logits or states than `ALL_SHOWN`, `SHOWN` are judged."""
 NEUTRAL = {
     **{"partial_rotary_factor": 1.0, "logit_scale": 1.0, "logits_scaling": 1.0, "embedding_multiplier": 1.0},
     **{"residual_multiplier": 1.0, "final_logit_softcapping": None, "attn_logit_softcapping": None},
@@ -63,8 +63,12 @@ def drawn(release: Release, seed: int) -> Inputs:
 
 def shown(release: Release) -> Ids:
     """The draft ids whose logits are judged: all, or the ends and a few between."""
-    rows = _head(release).shape[0]
-    return np.arange(rows) if rows <= ALL_SHOWN else np.unique(np.linspace(0, rows - 1, SHOWN).astype(np.int64))
+    return some(_head(release).shape[0])
+
+
+def some(count: int) -> Ids:
+    """Places among so many: all, or the ends and a few between."""
+    return np.arange(count) if count <= ALL_SHOWN else np.unique(np.linspace(0, count - 1, SHOWN).astype(np.int64))
 
 
 def whole_case(release: Release, inputs: Inputs) -> DrafterCase:

@@ -25,7 +25,9 @@ PART = "pairs"
 _TINY = 1e-300
 """In the place of a bound of zero."""
 _TOLD = 2
-"""Cases of a pair that a cell names."""
+"""Differing cases of a pair that a cell tells."""
+_NAMED = 4
+"""Equal ones that it names rather than counts."""
 
 
 @dataclass(frozen=True)
@@ -110,8 +112,9 @@ def cell(one: Side, other: Side, variant: str) -> str:
         parts.append(f"and {len(differing) - _TOLD} more differ")
     if equal:
         worst = max(equal, key=lambda f: f.share)
-        names = "" if not differing else f" in {', '.join(f'`{f.case}`' for f in equal)}"
-        parts.append(f"equal{names} ({worst.difference:.2g} / {worst.bound:.2g})")
+        few = len(equal) <= _NAMED
+        where = ", ".join(f"`{f.case}`" for f in equal) if few else f"{len(equal)} cases"
+        parts.append(f"equal in {where} ({worst.difference:.2g} / {worst.bound:.2g})")
     return "<br>".join(parts)
 
 

@@ -41,7 +41,8 @@ def implementations(runs: Sequence[Run]) -> str:
         lines.append("")
     lines.append(
         "✓ every clause of the rung holds; – not provided; · not applicable; otherwise the numbers of the clauses that "
-        "the released code breaks, which [docs/findings.md](docs/findings.md) tells with their evidence."
+        "the released code breaks, which [docs/findings.md](docs/findings.md) tells with their evidence. "
+        "Under fixtures: how many golden cases passed or, where some show a known deviation, how many those are."
     )
     return "\n".join(lines)
 

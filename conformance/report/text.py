@@ -36,8 +36,12 @@ def summary(run: Run) -> Iterator[str]:
     yield from _fixtures(run)
     for deviation in run.declaration["deviations"]:
         known = Verdict.KNOWN_DEVIATION.value
-        seen = [o for o in run.checks if deviation["clause"] in o.clauses and o.verdict == known]
-        seen = seen or [o for o in run.outcomes if o.fixture.rpartition("/")[2] in deviation.get("fixtures", ())]
+        ids = deviation.get("fixtures", ())
+        seen = [
+            o
+            for o in sorted(run.outcomes, key=lambda o: bool(o.fixture))
+            if o.verdict == known and (deviation["clause"] in o.clauses or o.fixture.rpartition("/")[2] in ids)
+        ]
         if seen:
             witness = deviation["witness"] or f"fixture {seen[0].fixture}"
             evidence = deviation["link"] or f"witness {witness}"
@@ -92,7 +96,7 @@ def _fixtures(run: Run) -> Iterator[str]:
     """One line a contract: how its golden cases fared; those that failed by name."""
     for contract, words in run.fixtures.items():
         told = [
-            f"{word} {len(names)}" + (f" ({', '.join(names)})" if word not in _COUNTED else "")
+            f"{word} {_fixtures_of(word, names)}"
             for word, names in sorted(words.items(), key=lambda item: item[0] != Verdict.PASSED.value)
         ]
         yield from _wrapped(f"fixtures of {contract}: {'; '.join(told)}")
@@ -105,7 +109,14 @@ def _fixtures(run: Run) -> Iterator[str]:
         )
 
 
-_COUNTED = {v.value for v in (Verdict.PASSED, Verdict.NOT_PROVIDED, Verdict.NOT_APPLICABLE, Verdict.UNDECIDABLE)}
+def _fixtures_of(word: str, names: list[str]) -> str:
+    """Operations that are not provided, and how many cases, or which, ended in any other word."""
+    if word == _LACKING:
+        return ", ".join(dict.fromkeys(name.partition("/")[0] for name in names))
+    return f"{len(names)}" + ("" if word in _COUNTED else f" ({', '.join(names)})")
+
+
+_COUNTED = {v.value for v in (Verdict.PASSED, Verdict.NOT_APPLICABLE, Verdict.UNDECIDABLE)}
 _LACKING = Verdict.NOT_PROVIDED.value
 
 

@@ -7,6 +7,7 @@ each step is judged by what it was fed, and bounds do not grow from step to step
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -42,6 +43,10 @@ class Step:
     @cached_property
     def state_off(self) -> Array:
         return self._off(self.state_node)
+
+    def state_off_at(self, entries: Sequence[int]) -> Array:
+        """`state_off` of some entries, [n], at the cost of these alone."""
+        return self._off(self.tape.take(self.state_node, entries, axis=1))
 
     def _off(self, node: Node) -> Array:
         exact = self.tape.rounding == EXACT

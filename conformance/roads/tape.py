@@ -85,9 +85,12 @@ class Tape:
     def linear(self, rows: Node, weight: Node, bias: Node | None = None) -> Node:
         """rows [n, k] · weightᵀ [k, m] + bias [m]."""
         value = rows.value @ weight.value.T
-        off = self.rounding.sum_of(rows.value.shape[1]) * (np.abs(rows.value) @ np.abs(weight.value).T)
+        off: Array | float = 0.0
+        if self.rounding != EXACT:  # large weights are not copied for nothing
+            off = self.rounding.sum_of(rows.value.shape[1]) * (np.abs(rows.value) @ np.abs(weight.value).T)
         back: list[tuple[Node, Back]] = [
-            (rows, lambda d: d @ weight.value),
+            # as one product: weights are read once, and not once an output
+            (rows, lambda d: (d.reshape(-1, d.shape[2]) @ weight.value).reshape(*d.shape[:2], -1)),
             (weight, lambda d: np.einsum("onm,nk->omk", d, rows.value)),
         ]
         found = self._node(value, off, back)

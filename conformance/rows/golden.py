@@ -172,26 +172,28 @@ GOLDEN: tuple[Golden, ...] = (
         )
         for owner in ("target", "Source")
     ),
-    gather(traced(FULL), "Features and tokens that spell their address are gathered from it", 101, 205, 402, 501),
+    gather(traced(FULL), "Features and tokens that spell their address are gathered from it", 101, 205, 310, 402, 501),
     gather(traced(RAGGED), "A short sample beside a long one is gathered from its own batch row", 202, 204, 310),
-    gather(traced(LEFT), "A sample padded on the left is gathered behind its padding", 202, 404, 501),
+    gather(traced(LEFT), "A sample padded on the left is gathered behind its padding", 202, 310, 404, 501),
     gather(traced(PACKED), "Packed sequences are gathered side by side, with their flags", 203, 302, 404, 501),
     gather(traced(ANSWER), "The last token has no row, although its flag is set", 104, 301, 310, flags=(UNCHANGED,)),
     gather(traced(empty(1, 2)), "A batch without a row gathers nothing", 103, flags=("empty",)),
-    gather(fine(LARGE), "Features keep every bit of their float32, and ids theirs", 402, flags=("large",)),
+    gather(fine(LARGE), "Features keep every bit of their float32, and ids theirs", 310, 402, flags=("large",)),
     gather(fine(REUSED), "Two packs with the same segment ids keep every bit", 204, 402, flags=("batch",)),
-    gather(trapped(RAGGED, True), "NaN behind a sample does not reach its last row", 401, 403, flags=("poison",)),
+    gather(trapped(RAGGED, True), "NaN behind a sample does not reach its last row", 310, 401, 403, flags=("poison",)),
     gather(trapped(HOLE, False), "NaN in a hole and behind the end reaches no row", 401, 403, flags=("poison", DROP)),
     rollout(FULL, 3, "Each step of a rollout has one node less", 601, 602, 604, 605, 608, 609, flags=(UNCHANGED,)),
-    rollout(FULL, 1, "One step is the rows themselves", 602, 604, 608),
-    rollout(batch([[6, 2, 9]]), 9, "More steps than tokens have no further nodes", 602, 608),
+    rollout(FULL, 1, "One step is the rows themselves", 602, 604, 608, 609),
+    rollout(batch([[6, 2, 9]]), 9, "More steps than tokens have no further nodes", 602, 608, 609),
     rollout(EIGHT, 6, "Each of six steps is supervised by flags of its own", 602, 606, 607, 608),
     rollout(PACKED, 2, "No node reaches into the next packed sequence", 601, 603, 606, 607),
     rollout(RETURNING, 3, "A segment that comes back starts anew", 603, 604, flags=(ANCHOR,)),
-    rollout(poisoned(RAGGED), 3, "A short sample runs out before a long one", 401, 601, 603, flags=("poison", "batch")),
+    rollout(
+        poisoned(RAGGED), 3, "A short sample runs out before a long one", 401, 601, 603, 609, flags=("poison", "batch")
+    ),
     rollout(poisoned(HOLE), 3, "No node reaches across a hole", 401, 603, 608, flags=("poison",)),
     rollout(
-        poisoned(LEFT), 3, "Positions of a sample padded on the left are its own", 603, 606, 607, flags=("poison",)
+        poisoned(LEFT), 3, "Positions of a sample padded on the left are its own", 603, 606, 607, 609, flags=("poison",)
     ),
     rollout(REUSED, 3, "Two packs with the same ids have nodes of their own", 601, 603, 605, flags=("batch",)),
     rollout(SKIPPING, 3, "Where positions skip, a node stands at its anchor's plus its step", 607, flags=(ANCHOR,)),

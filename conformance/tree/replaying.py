@@ -10,8 +10,9 @@ import numpy as np
 
 from adapters.interface import Declaration
 from conformance import compare
+from conformance.roads import tree as road
 from conformance.tree.pictures import LEAST_SHARE
-from oracle.types import FlatTree
+from oracle.types import FlatTree, SelectionCase
 
 
 def shown(operation: str, found: Any, arguments: Mapping[str, Any], declaration: Declaration) -> Any:
@@ -22,12 +23,23 @@ def shown(operation: str, found: Any, arguments: Mapping[str, Any], declaration:
     if operation == "tree_mask":
         forms = [case.form for case in arguments["cases"]]
         return [_mask(mask, form) for mask, form in zip(compare.members(found, len(forms)), forms)]
+    if operation == "select_nodes" and declaration.conventions.get("selection_order") == "node":
+        return _ranked(compare.plain(found, "the answer"), arguments["case"])
     return found
+
+
+def _ranked(found: np.ndarray, case: SelectionCase) -> np.ndarray:
+    """A set of nodes, which comes in node order, in the order of selection."""
+    nodes = found.tolist()
+    if found.ndim != 1 or nodes != sorted(set(nodes)):
+        return found
+    place = {node: i for i, node in enumerate(road.rank(case.tree))}
+    return np.array(sorted(nodes, key=lambda node: place.get(node, len(place))), dtype=found.dtype)
 
 
 def _flat(tree: Any, base: int, declaration: Declaration) -> Any:
     """Positions from 0, and the root's before the rows', as the implementation declares to have them."""
-    values = {field.name: getattr(tree, field.name, None) for field in dataclasses.fields(FlatTree)}
+    values: dict[str, Any] = {field.name: getattr(tree, field.name, None) for field in dataclasses.fields(FlatTree)}
     if values["position"] is None:
         return FlatTree(**values)
     position = compare.plain(values["position"], "position")

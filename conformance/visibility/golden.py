@@ -92,8 +92,8 @@ def refused(operation: str, told: str, case: RolloutCase, clause: int) -> Golden
 
 def narrow(case: RolloutCase, seed: int = 0) -> AttentionCase:
     """Values of two entries, every one another."""
-    size = case.steps * case.length
-    return AttentionCase(case, (np.arange(2.0 * size) * 0.625 + seed).reshape(case.steps, case.length, 2))
+    value = np.arange(2 * case.steps * case.length, dtype=np.float64) * 0.625 + seed
+    return AttentionCase(case, value.reshape(case.steps, case.length, 2))
 
 
 def _packing(case: RolloutCase) -> list[str]:
@@ -222,7 +222,7 @@ ATTENTIONS = (
 GOLDEN: tuple[Golden, ...] = (*GRAPHS, *MASKS, *ATTENTIONS)
 UNTOUCHED: Mapping[str, str] = {}
 UNSHOWN: Mapping[str, str] = {
-    "AbsoluteUndeclared": "what it hands out is right where it calls itself applicable; that this is not where it says, "
+    "AbsoluteUndeclared": "what it hands out is right where it calls itself applicable; that this is not where it says "
     "is no matter of an answer",
 }
 
