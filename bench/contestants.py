@@ -145,7 +145,11 @@ class Peer:
             text=True,
         )
         module, _, name = function.partition(":")
-        self.name = str(self._ask(do="load", module=module, function=name, inputs=str(stored))["name"])
+        try:
+            self.name = str(self._ask(do="load", module=module, function=name, inputs=str(stored))["name"])
+        except PeerFailure:
+            self.close()
+            raise
 
     def answer(self) -> dict[str, np.ndarray]:
         into = Path(self._folder.name) / "answer.npz"

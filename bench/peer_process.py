@@ -1,4 +1,4 @@
-"""The other side of `bench.contestants.Peer`: asked by lines of JSON, `python -m bench.peer_process` in any environment.
+"""The other side of `bench.contestants.Peer`, in any environment: `python -m bench.peer_process`, asked in JSON lines.
 
 What the package prints goes to the error stream, so that nothing but answers is read as one.
 """

@@ -35,7 +35,7 @@ class Differs(AssertionError):
 
 @dataclass(frozen=True)
 class Target:
-    """What is to be reached: the other one takes `times` as long at least, or the fast path `within` as long at most."""
+    """What is to be reached: another takes `times` as long at least, or the fast path `within` as long at most."""
 
     other: str
     """A name, or its first words: `angelslim` is any version of it."""
@@ -137,8 +137,8 @@ def _row(one: Racer, first: Racer, taken: dict[str, list[tuple[float, float]]], 
 def interval(values: Sequence[float], level: float = LEVEL) -> tuple[float, float, float]:
     """The narrowest pair of order statistics, from the outside in, that holds the median with `level`, and its level.
 
-    P(the k-th smallest of n ≤ median ≤ the k-th largest) = 1 − 2 P(B < k), B binomial (n, ½), whatever the law is. Where
-    even the extremes hold it with less, they are the interval, and the level says so.
+    P(the k-th smallest of n ≤ median ≤ the k-th largest) = 1 − 2 P(B < k), B binomial (n, ½), whatever the law is.
+    Where even the extremes hold it with less, they are the interval, and the level says so.
     """
     ordered, n = sorted(values), len(values)
     k, below = 1, 1.0  # P(B < k) · 2ⁿ

@@ -24,7 +24,7 @@ from conformance.cli.app import app
 from conformance.plugin import PROFILE_NAMES
 from tests.running import ROOT, environment, run
 
-COMMANDS = ("gate", "reference", "manifest", "sample", "report", "run", "fixtures")
+COMMANDS = ("gate", "reference", "manifest", "sample", "report", "run", "fixtures", "bench")
 HEAVY = {"numpy", "hypothesis", "pytest", "networkx", "oracle", "adapters", "junitparser", "tomli_w", "torch"}
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from conformance import __version__
+from conformance.cli.bench import app as bench
 from conformance.cli.fixtures import app as fixtures
 from conformance.cli.gate import gate, reference
 from conformance.cli.manifest import manifest
@@ -39,3 +40,4 @@ for command in (gate, reference, manifest, sample, report):
     app.command()(command)
 app.command(context_settings={"allow_extra_args": True})(run)
 app.add_typer(fixtures, name="fixtures")
+app.add_typer(bench, name="bench")
