@@ -61,7 +61,7 @@ def _failing(tensors: Sequence[Tensor], step: int) -> Any:
 
     held = {tensor.untyped_storage().data_ptr() for tensor in tensors}
 
-    class Failing(TorchDispatchMode):  # type: ignore[misc,name-defined,unused-ignore]
+    class Failing(TorchDispatchMode):  # type: ignore[misc,name-defined,no-untyped-call,unused-ignore]
         changes = 0
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -71,7 +71,7 @@ def _failing(tensors: Sequence[Tensor], step: int) -> Any:
                 self.changes += 1
             return func(*args, **(kwargs or {}))
 
-    return Failing()
+    return Failing()  # type: ignore[no-untyped-call,unused-ignore]
 
 
 class _Batch:
@@ -104,18 +104,20 @@ class _Batch:
             [len(state.features) for state in states],
             [len(row) - 1 if s.draft_kv is None else len(s.draft_kv) for row, s in zip(tokens, states)],
         ]
+        self.drafts = _padded([_drafts(s) for s in states], np.nan, room)
         self.state = fast.State(
             tokens=_padded(tokens, -1, room, np.int64),
             counters=torch.tensor(np.array(counters, dtype=np.int64)),
             kv=_padded([s.kv for s in states], np.nan, room),
             features=_padded([s.features for s in states], np.nan, room),
-            draft_kv=_padded([_drafts(s) for s in states], np.nan, room),
+            draft_kv=self.drafts,
         )
         drafts = _padded([v.draft_kv if kept else () for v, kept in zip(rounds, keeps)], np.nan, most)
+        self.row_kv = _padded([v.kv for v in rounds], np.nan, most)
         self.verified = fast.Verified(
             row_node=_padded([v.row_node for v in rounds], -2, most, np.int64),
             row_token=_padded([v.row_token for v in rounds], -1, most, np.int64),
-            kv=_padded([v.kv for v in rounds], np.nan, most),
+            kv=self.row_kv,
             features=_padded([v.features for v in rounds], np.nan, most),
             draft_kv=drafts,
             drafted=~drafts.isnan(),
@@ -133,7 +135,7 @@ class _Batch:
 
     def tensors(self) -> list[Tensor]:
         """All that the states consist of."""
-        return [self.state.tokens, self.state.counters, self.state.kv, self.state.features, self.state.draft_kv]
+        return [self.state.tokens, self.state.counters, self.state.kv, self.state.features, self.drafts]
 
     def publish(self) -> Any:
         """The round."""
@@ -144,14 +146,14 @@ class _Batch:
         """Rows of the drafter, from the features of the same places."""
         request, place = made.redraft.nonzero(as_tuple=True)
         place = place + self.state.draft_length[request]
-        self.state.draft_kv[request, place] = self.state.features[request, place]
+        self.drafts[request, place] = self.state.features[request, place]
 
     def published(self) -> list[CommittedState]:
         """The states after the round, with their seeds and what it gave back."""
         made = self.publish()
         found = self.states()
         for i, (state, seed) in enumerate(zip(found, made.seed.tolist())):
-            freed = self.verified.kv[i][made.round.freed[i]].numpy()
+            freed = self.row_kv[i][made.round.freed[i]].numpy()
             found[i] = dataclasses.replace(state, seed=None if seed < 0 else float(state.features[seed]), freed=freed)
         return found
 
@@ -172,7 +174,7 @@ class _Batch:
                     seed=NOT_SHOWN,
                     freed=NOT_SHOWN,
                     finish_reason=None if reason == 0 else FINISH_REASONS[reason - 1],
-                    draft_kv=None if case.state.draft_kv is None else self.state.draft_kv[i, :drafts].numpy().copy(),
+                    draft_kv=None if case.state.draft_kv is None else self.drafts[i, :drafts].numpy().copy(),
                 )
             )
         return found

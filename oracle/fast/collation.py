@@ -2,8 +2,7 @@
 
 Each document gives its soft rows (`oracle.fast.rows`), one document behind another; what no longer fits is left out,
 and padding stands behind. Where a document starts the host knows, so nothing is searched for and no number is looked
-at but flags. A buffer that is used again costs no allocation, and a loader may have its documents written where they
-belong, which costs no copy.
+at but flags. A buffer that is used again costs no allocation.
 """
 
 from __future__ import annotations

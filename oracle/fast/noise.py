@@ -23,21 +23,14 @@ def feature_noise(unit: Tensor, length: int | Tensor, law: str = "paper", *, val
     """
     if not isinstance(unit, Tensor) or not unit.is_floating_point():
         raise BadInput("unit", (), "is a floating-point tensor", getattr(unit, "dtype", type(unit).__name__))
-    if not isinstance(law, str) or law not in LAWS:
-        raise BadInput("law", (), f"is one of {', '.join(LAWS)}", law)
     checked = unit.device.type == "cpu" if validate is None else validate
-    lengths = _lengths(length, unit, checked)
+    width = _width(length, law, unit, checked)
     if checked:
         wrong = ~((unit >= 0) & (unit < 1))
         if wrong.any():
             index = tuple(wrong.nonzero()[0].tolist())
             raise BadInput("unit", index, "a uniform lies in [0, 1)", float(unit[index]))
-    wide = unit.to(torch.promote_types(unit.dtype, torch.float32))
-    if law == "paper":
-        return ((wide - 0.5) * WIDTH).to(unit.dtype)
-    if not isinstance(lengths, Tensor):
-        return ((wide - 0.5) * (WIDTH * (REFERENCE_LENGTH / lengths))).to(unit.dtype)
-    return ((wide - 0.5) * (WIDTH * (REFERENCE_LENGTH / lengths.to(wide.dtype)))).to(unit.dtype)
+    return ((unit.to(_wide(unit)) - 0.5) * width).to(unit.dtype)
 
 
 def noisy_sample(
@@ -46,6 +39,7 @@ def noisy_sample(
     *,
     length: int | Tensor | None = None,
     generator: torch.Generator | None = None,
+    validate: bool | None = None,
 ) -> Tensor:
     """Features [..., L, d] with noise of their own, in a tensor of its own; the targets are nobody's to touch.
 
@@ -58,26 +52,32 @@ def noisy_sample(
         raise BadInput("features", (), "is a floating-point tensor [..., L, d]", told)
     if not features.shape[-2]:
         raise BadInput("features", (), "a sample has at least one row", tuple(features.shape))
-    wide = torch.promote_types(features.dtype, torch.float32)
-    unit = torch.rand(features.shape, dtype=wide, device=features.device, generator=generator)
-    noise = feature_noise(unit, features.shape[-2] if length is None else length, law, validate=False)
-    return noise.add_(features).to(features.dtype)
+    checked = features.device.type == "cpu" if validate is None else validate
+    width = _width(features.shape[-2] if length is None else length, law, features, checked)
+    unit = torch.rand(features.shape, dtype=_wide(features), device=features.device, generator=generator)
+    return unit.sub_(0.5).mul_(width).add_(features).to(features.dtype)
 
 
-def _lengths(length: object, unit: Tensor, checked: bool) -> int | Tensor:
+def _wide(values: Tensor) -> torch.dtype:
+    return torch.promote_types(values.dtype, torch.float32)
+
+
+def _width(length: int | Tensor, law: str, values: Tensor, checked: bool) -> float | Tensor:
+    """Of the whole interval, for each of the values."""
+    if not isinstance(law, str) or law not in LAWS:
+        raise BadInput("law", (), f"is one of {', '.join(LAWS)}", law)
     if isinstance(length, Tensor):
-        if length.dtype != torch.int64 or length.device != unit.device:
-            raise BadInput("length", (), f"is int64 on {unit.device}", (length.dtype, length.device))
+        if length.dtype != torch.int64 or length.device != values.device:
+            raise BadInput("length", (), f"is int64 on {values.device}", (length.dtype, length.device))
         try:
-            fits = torch.broadcast_shapes(length.shape, unit.shape) == unit.shape
+            length.expand_as(values)
         except RuntimeError:
-            fits = False
-        if not fits:
-            raise BadInput("length", (), f"broadcasts against {tuple(unit.shape)}", tuple(length.shape))
+            rule = f"broadcasts against {tuple(values.shape)}"
+            raise BadInput("length", (), rule, tuple(length.shape)) from None
         if checked and (wrong := length < 1).any():
             index = tuple(wrong.nonzero()[0].tolist())
             raise BadInput("length", index, "is a whole number of at least 1", int(length[index]))
-        return length
+        return WIDTH if law == "paper" else WIDTH * (REFERENCE_LENGTH / length.to(_wide(values)))
     if isinstance(length, bool) or not isinstance(length, int) or length < 1:
         raise BadInput("length", (), "is a whole number of at least 1", length)
-    return length
+    return WIDTH if law == "paper" else WIDTH * (REFERENCE_LENGTH / length)

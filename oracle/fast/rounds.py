@@ -194,24 +194,34 @@ def _structure(pending: Tensor, output: Tensor, verified: Verified, decision: De
             raise BadInput(name, (), f"is an oracle.fast.rounds.{kind.__name__}", type(value).__name__)
     if not isinstance(pending, Tensor) or pending.ndim != 1:
         raise BadInput("pending", (), "is a tensor [B]", told(pending))
-    batch = (len(pending),)
-    whole = [("pending", pending, batch), ("output", output, batch)]
-    rows = tuple(verified.row_node.shape) if isinstance(verified.row_node, Tensor) else ()
-    path = tuple(decision.path.shape) if isinstance(decision.path, Tensor) else ()
-    whole += [("verified.row_node", verified.row_node, (*batch, *rows[1:2]) if len(rows) == 2 else (*batch, 0))]
-    whole += [("verified.row_token", verified.row_token, rows)]
-    whole += [("decision.path", decision.path, (*batch, *path[1:2]) if len(path) == 2 else (*batch, 0))]
-    whole += [("decision.accepted", decision.accepted, batch), ("decision.frontier", decision.frontier, batch)]
+    batch = len(pending)
+    rows = _columns(verified.row_node, "verified.row_node", "[B, R]")
+    depth = _columns(decision.path, "decision.path", "[B, D]")
+    whole: list[tuple[str, object, tuple[int, ...]]] = [
+        ("pending", pending, (batch,)),
+        ("output", output, (batch,)),
+        ("verified.row_node", verified.row_node, (batch, rows)),
+        ("verified.row_token", verified.row_token, (batch, rows)),
+        ("decision.path", decision.path, (batch, depth)),
+        ("decision.accepted", decision.accepted, (batch,)),
+        ("decision.frontier", decision.frontier, (batch,)),
+    ]
     if limits.stop_tokens is not None:
-        stops = tuple(limits.stop_tokens.shape) if isinstance(limits.stop_tokens, Tensor) else ()
-        whole += [("limits.stop_tokens", limits.stop_tokens, (*batch, *stops[1:2]) if len(stops) == 2 else (*batch, 0))]
+        stops = _columns(limits.stop_tokens, "limits.stop_tokens", "[B, K]")
+        whole.append(("limits.stop_tokens", limits.stop_tokens, (batch, stops)))
     if limits.max_new_tokens is not None:
-        whole += [("limits.max_new_tokens", limits.max_new_tokens, batch)]
+        whole.append(("limits.max_new_tokens", limits.max_new_tokens, (batch,)))
     for name, values, shape in whole:
         if not isinstance(values, Tensor) or tuple(values.shape) != shape:
             raise BadInput(name, (), f"is a tensor of shape {shape}", told(values))
         if values.dtype != torch.int64 or values.device != pending.device:
             raise BadInput(name, (), f"is int64 on {pending.device}", (values.dtype, values.device))
+
+
+def _columns(values: object, field: str, shape: str) -> int:
+    if not isinstance(values, Tensor) or values.ndim != 2:
+        raise BadInput(field, (), f"is a tensor {shape}", told(values))
+    return values.shape[1]
 
 
 def told(values: object) -> object:

@@ -86,9 +86,12 @@ class RowVisibility:
         query, key = blocks.unsqueeze(1), blocks.unsqueeze(0)
         whole = (alone.unsqueeze(1) & alone & (least.unsqueeze(1) == least)) & (key < query)
         part = (key <= query) & (key >= reach.unsqueeze(1)) & ~whole
-        kept = [_indices(flags) for flags in (part, whole)]
+        (counts, places), (full_counts, full_places) = _indices(part), _indices(whole)
         return BlockMask.from_kv_blocks(
-            *(tensor[None, None] for pair in kept for tensor in pair),
+            counts[None, None],
+            places[None, None],
+            full_counts[None, None],
+            full_places[None, None],
             BLOCK_SIZE=block,
             mask_mod=self.predicate,
             seq_lengths=(len(self), len(self)),

@@ -21,7 +21,6 @@ from oracle.fast.row_visibility import RowVisibility
 from oracle.types import OWNERS
 
 
-
 @dataclass(frozen=True, eq=False)
 class TokenBatch:
     """A batch of token sequences, padded or packed; every tensor is [B, S], all on one device.
@@ -257,8 +256,8 @@ def _packed(flags: Tensor, size: int, checked: bool) -> Tensor:
 
 def _taken(values: Tensor, address: Tensor, ahead: int, padding: int | bool, size: int | None) -> Tensor:
     """What stands `ahead` of the addresses in values [B · S, …]; padding where an address is none."""
-    if not len(values):
-        return values.new_full((len(address), *values.shape[1:]), padding)
+    if not len(values):  # padding alone reads a row of nothing, which gradients still flow to
+        values = torch.cat([values, values.new_zeros((1, *values.shape[1:]))])
     if size is None:
         return values.index_select(0, address + ahead if ahead else address)
     read = values.index_select(0, (address + ahead).clamp(0, len(values) - 1))
