@@ -12,8 +12,6 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from adapters.fast_acceptance import Acceptance
-from adapters.interface import Arithmetic
-from conformance import compare
 from oracle import acceptance as oracle
 from oracle.errors import BadInput
 from oracle.fast import acceptance as fast
@@ -74,25 +72,37 @@ def spent(rng: np.random.Generator, given: Sequence[VerifyCase]) -> list[GivenCo
 @pytest.mark.parametrize("way", [Walked, Vectorised])
 def test_decides_as_the_oracle_does(way: type[Acceptance], vocabulary: int) -> None:
     rng = np.random.default_rng(vocabulary)
-    for _ in range(12):
+    for _ in range(6):
         given = cases(rng, vocabulary)
         coins = spent(rng, given)
         assert way.verify_sampled(given, coins) == oracle.verify_sampled(given, coins)
         assert way.verify_greedy(given) == oracle.verify_greedy(given)
 
 
+def coarse(rng: np.random.Generator, case: VerifyCase) -> VerifyCase:
+    """The case with laws of whole 128ths, which every dtype holds."""
+
+    def rounded(rows: np.ndarray) -> np.ndarray:
+        return rng.multinomial(128, rows) / 128
+
+    draft = None if case.draft_probs is None else rounded(case.draft_probs)
+    if draft is not None:  # what was drafted has mass
+        for up, token in zip(case.parent, case.token):
+            row = draft[up + 1]
+            if not row[token]:
+                row[[int(row.argmax()), token]] += np.array([-1, 1]) / 128
+    return VerifyCase(case.parent, case.token, rounded(case.target_probs), case.proposal, draft)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("vectorised", WAYS.values(), ids=WAYS)
-def test_narrow_dtypes_stay_within_the_bounds_of_their_clauses(vectorised: bool, dtype: str) -> None:
+def test_narrow_rows_decide_as_wide_ones_that_hold_the_same(vectorised: bool, dtype: str) -> None:
     way = type("way", (Acceptance,), {"dtype": dtype, "vectorised": vectorised})
     rng = np.random.default_rng(5)
-    undecided = 0
-    for _ in range(10):
-        given = cases(rng, 50)
+    for _ in range(6):
+        given = [coarse(rng, case) for case in cases(rng, 20)]
         coins = spent(rng, given)
-        for case, coin, found in zip(given, coins, way.verify_sampled(given, coins)):
-            undecided += not compare.check_sampled(case, coin, found, Arithmetic(dtype=dtype), False, case)
-    assert undecided < (2 if dtype == "float32" else 60)
+        assert way.verify_sampled(given, coins) == oracle.verify_sampled(given, coins)
 
 
 @pytest.mark.parametrize("parents", [False, True], ids=["chain", "tree"])
@@ -233,9 +243,7 @@ def test_a_row_that_is_no_law_is_refused_or_visible(vectorised: bool) -> None:
     for logits in (False, True):
         with pytest.raises(BadInput, match="target"):
             fast.verify_sampled(drafts, coins, rows, target_logits=logits, vectorised=vectorised)
-        found = fast.verify_sampled(
-            drafts, coins, rows, target_logits=logits, vectorised=vectorised, validate=False
-        )
+        found = fast.verify_sampled(drafts, coins, rows, target_logits=logits, vectorised=vectorised, validate=False)
         assert found.frontier[0] >= 0
         assert found.frontier[1] == -1
     with pytest.raises(BadInput, match="target"):
@@ -250,9 +258,7 @@ def test_where_rounding_leaves_nothing_the_row_stays(vectorised: bool, proposal:
     token = torch.tensor([[1]])
     same = torch.tensor([[[0.5, 0.5, 0.0]] * 2], dtype=torch.float64)
     coins = Coins(torch.tensor([[1 - 2**-53]], dtype=torch.float64), torch.tensor([0.75]))
-    found = fast.verify_sampled(
-        *(Drafts(token), coins, row, same, proposal), vectorised=vectorised, validate=False
-    )
+    found = fast.verify_sampled(*(Drafts(token), coins, row, same, proposal), vectorised=vectorised, validate=False)
     assert found.accepted.tolist() == [0]
     assert found.frontier.tolist() == ([0] if proposal == "point" else [1])
     whole = torch.tensor([[[0.0, 1 - 2**-20, 0.0]] * 2], dtype=torch.float64)
@@ -303,9 +309,30 @@ def test_rows_and_coins_are_looked_at_where_they_are_read() -> None:
     assert (caught.value.field, caught.value.index) == ("coins.frontier", (0,))
     for wrong, index in (((0.5, 0.5, 0.5, -0.5), (0, 0, 3)), ((0.1, 0.2, 0.3, 0.3), (0, 0))):
         rows[0, 0] = torch.tensor(wrong)
-        with pytest.raises(BadInput) as caught:
-            fast.verify_sampled(drafts, coins, rows, vectorised=False)
-        assert (caught.value.field, caught.value.index) == ("target", index)
+        for dtype in (torch.float32, torch.bfloat16):
+            with pytest.raises(BadInput) as caught:
+                fast.verify_sampled(drafts, Coins(coins.accept, torch.zeros(1)), rows.to(dtype), vectorised=False)
+            assert (caught.value.field, caught.value.index) == ("target", index)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_of_a_row_that_is_passed_only_the_entry_of_its_draft_is_looked_at(dtype: torch.dtype) -> None:
+    nan, fine = float("nan"), [0.25] * 4
+    drafts, coins = Drafts(torch.tensor([[1]])), Coins(torch.zeros(1, 1), torch.zeros(1))
+    for name in ("target", "draft"):
+        for row, bad in (
+            ([nan, 0.25, -5.0, nan], False),
+            ([0.25, nan, 0.25, 0.25], True),
+            ([0.0, 9.0, 0.0, 0.0], True),
+        ):
+            rows = {"target": [fine, fine], "draft": [fine, fine], name: [row, fine]}
+            given = {field: torch.tensor([held], dtype=dtype) for field, held in rows.items()}
+            if not bad:
+                assert fast.verify_sampled(drafts, coins, **given, proposal="iid").accepted.tolist() == [1]
+                continue
+            with pytest.raises(BadInput) as caught:
+                fast.verify_sampled(drafts, coins, **given, proposal="iid")
+            assert (caught.value.field, caught.value.index) == (name, (0, 0, 1))
 
 
 def test_a_coin_finds_the_token_that_the_sum_passes() -> None:

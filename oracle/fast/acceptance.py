@@ -46,7 +46,7 @@ def verify_greedy(
         found = deciding.greedy(drafts, rows)
         _laws_only(found, rows, validate)
         return found
-    scores = walking.Opened(rows, validate, scores=True)
+    scores = walking.Opened(rows, validate)
     nodes_of = walking.Nodes(drafts, rows.vocabulary)
     return _gathered([walking.greedy(scores, nodes_of, b) for b in range(batch)])
 
@@ -70,8 +70,10 @@ def verify_sampled(
     the same with `draft_logits`; of chains [B, N, V] suffices. proposal: "point" (drafts were no draw; `draft` is not
     read), "iid" or "without_replacement", as in `oracle.types.VerifyCase`. Probabilities, and sums over rows, are
     float32 at least; tests are float64. tests: of the vectorised way, how many drafts a walk through a tree tests at
-    most, where a caller knows; None = N. validate, vectorised: as in `verify_greedy`; what is validated is that rows
-    that are read are laws, and coins lie in [0, 1). Source: ACCEPTANCE 3xx–7xx, coin scheme "per_node".
+    most, where a caller knows; None = N. validate, vectorised: as in `verify_greedy`. Numbers are validated where they
+    are read: entries of drafts that are tested lie in [0, 1], rows that are read whole are laws, which of probabilities
+    are those of the node where the walk stops, and coins that are spent lie in [0, 1); of the vectorised way, that the
+    row of the frontier has mass and no NaN. Source: ACCEPTANCE 3xx–7xx, coin scheme "per_node".
     """
     _structure(drafts)
     drafted.uniforms(spent.accept, spent.frontier, drafts)
@@ -164,8 +166,8 @@ def _verify(
     if not vectorised:
         walk = walking.Sampling(
             walking.Nodes(drafts, p.vocabulary),
-            walking.Opened(p, validate),
-            None if q is None else walking.Opened(q, validate),
+            walking.opened(p, validate),
+            None if q is None else walking.opened(q, validate),
             proposal == "without_replacement",
             spender(validate),
         )

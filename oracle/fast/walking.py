@@ -1,7 +1,8 @@
 """Deciding on a CPU, one request after the other: a walk opens the rows that it visits and reads their entries.
 
 A row of probabilities that is opened costs nothing; one of logits costs its exponentials and their sum, which stay in
-the core's cache for whatever is read of them next. Only the row that the frontier is drawn from is read whole.
+the core's cache for whatever is read of them next. Only the row that the frontier is drawn from is read whole. Numbers
+are validated where they are read: entries one by one, and whole rows where all of a row is read.
 """
 
 from __future__ import annotations
@@ -30,15 +31,22 @@ Below = Sequence[tuple[int, int]]
 Found = tuple[list[int], int]
 """A path and a frontier."""
 NO_LAW = -1
+_ONES = {np.dtype(kind): np.ones(BLOCK, kind) for kind in (np.float32, np.float64)}
 _NOTHING = np.empty(0)
+_ENTRY = "a probability lies in [0, 1]"
 
 
-_SCRATCH = threading.local()
+class _Scratch(threading.local):
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, torch.dtype], Tensor] = {}
+
+
+_SCRATCH = _Scratch()
 
 
 def scratch(name: str, size: int, dtype: torch.dtype) -> Tensor:
     """A row [size] that this thread writes to again and again: fresh memory costs as much as a pass over it."""
-    held: dict[tuple[str, torch.dtype], Tensor] = _SCRATCH.__dict__
+    held = _SCRATCH.rows
     found = held.get((name, dtype))
     if found is None or found.shape[0] != size:
         found = held[name, dtype] = torch.empty(size, dtype=dtype)
@@ -46,60 +54,53 @@ def scratch(name: str, size: int, dtype: torch.dtype) -> Tensor:
 
 
 class Opened:
-    """Rows that are opened one by one: the masses of the last one, and what they sum to.
+    """Rows of probabilities, or of any scores, that are opened one by one: the masses of the last one, and their sum.
 
-    scores: rows of any numbers, which are left as they are.
+    validate: whether what is read of a row of probabilities is looked at: `BadInput` where it is no law's.
     """
 
-    def __init__(self, laws: Laws, validate: bool, scores: bool = False) -> None:
-        self.laws, self.validate = laws, validate
-        self._checks = validate and not scores
-        dtype = laws.sample.dtype
+    def __init__(self, laws: Laws, validate: bool) -> None:
+        self.laws, self.validate, self.total = laws, validate, 1.0
+        dtype, rows = laws.sample.dtype, laws.rows
         self.work = accumulated(dtype)
-        self.total = 1.0
-        self._row: Tensor | None = None
-        self._masses: np.ndarray | None = None
-        self._buffer = scratch(laws.field, laws.vocabulary, self.work) if laws.logits else None
-        rows = laws.rows
+        epsilon = torch.finfo(dtype).eps * laws.vocabulary
+        self._most = 1 + (1e-9 if dtype == torch.float64 else max(1e-9, epsilon))
         self._tensors = rows.detach() if isinstance(rows, Tensor) else [one.detach() for one in rows]
-        self._arrays: Sequence[np.ndarray] | np.ndarray | None = None
-        if not laws.logits and dtype == self.work:
+        self._arrays: Sequence[np.ndarray] | np.ndarray | None = None  # rows in NumPy cost less to point at
+        if dtype == self.work:
             tensors = self._tensors
             self._arrays = tensors.numpy() if isinstance(tensors, Tensor) else [one.numpy() for one in tensors]
         self._place = (0, 0)
+        self._row: Tensor | None = None
 
     def open(self, member: int, row: int) -> None:
-        """Go to a row of a request; with `validate` one that is no law is `BadInput`."""
-        self._place, self._row, self._masses = (member, row), None, None
-        if self._buffer is not None:
-            self._exponentiate(self._buffer)
-        elif self._checks:
-            self._check()
+        """Go to a row of a request."""
+        self._place, self._row = (member, row), None
 
     def mass(self) -> Callable[[int], float]:
         """What tells the mass of a token, to be divided by `total`, as long as the row is open."""
-        if self._buffer is not None or self._arrays is not None:
-            return self.array().item
         member, row = self._place
-        tensor = self._tensors[member]
-        return lambda token: float(tensor[row, token])
+        if self._arrays is None:
+            tensor = self._tensors[member]
+            return self._checked(lambda token: float(tensor[row, token]))
+        return self._checked(self._arrays[member][row].item)
 
     def row(self) -> Tensor:
         """All masses [V], not to be written to."""
         if self._row is None:
-            self._row = self._raw().to(self.work)
+            self._row = torch.from_numpy(self._array())
+            if self.validate:
+                self._check(self._row)
         return self._row
 
-    def array(self) -> np.ndarray:
-        """The same in NumPy."""
-        if self._masses is None:
-            member, row = self._place
-            self._masses = self.row().numpy() if self._arrays is None else self._arrays[member][row]
-        return self._masses
+    def without(self, tokens: Sequence[int]) -> Tensor:
+        """All masses but those of some tokens, until a row is opened or this is asked again."""
+        left = scratch(f"{self.laws.field} without", self.laws.vocabulary, self.work).copy_(self.row())
+        return _emptied(left, tokens)
 
     def best(self) -> int:
-        """The lowest token of the largest value of a row of any scores; `NO_LAW` where it holds NaN."""
-        array = self.array()
+        """The lowest token of the largest value; `NO_LAW`, or with `validate` `BadInput`, where there is NaN."""
+        array = self._array()
         token = int(array.argmax())
         if not math.isnan(array.item(token)):
             return token
@@ -107,51 +108,88 @@ class Opened:
             raise BadInput(self.laws.field, (*self._place, token), "a row that is read holds no NaN", "nan")
         return NO_LAW
 
-    def without(self, tokens: Sequence[int]) -> Tensor:
-        """All masses but those of some tokens, until a row is opened or this is asked again."""
-        left = self.row()
-        if self._buffer is None:
-            left = scratch(f"{self.laws.field} without", self.laws.vocabulary, self.work).copy_(left)
-        kept = left.numpy()
-        for token in tokens:
-            kept[token] = 0
-        return left
-
-    def _raw(self) -> Tensor:
+    def _array(self) -> np.ndarray:
         member, row = self._place
-        return self._tensors[member][row]
+        if self._arrays is None:
+            return self._tensors[member][row].to(self.work).numpy()
+        found: np.ndarray = self._arrays[member][row]
+        return found
 
-    def _exponentiate(self, buffer: Tensor) -> None:
-        """Masses of logits as they stand, or, where these are too large or too small for it, of those below the
-        largest."""
-        logits = self._raw()
-        torch.exp(logits if logits.dtype == self.work else logits.to(self.work), out=buffer)
-        self.total = float(buffer.sum())
-        if not 1 <= self.total < 1e38:
-            highest = float(logits.max())
-            if self.validate and not math.isfinite(highest):
-                v = int(logits.to(self.work).numpy().argmax())
-                index = self._place if highest == -math.inf else (*self._place, v)
-                raise BadInput(
-                    self.laws.field, index, "a row has a finite logit, and neither NaN nor +inf", str(highest)
-                )
-            torch.sub(logits.to(self.work), highest, out=buffer)
-            self.total = float(buffer.exp_().sum())
-        self._row = buffer
+    def _checked(self, read: Callable[[int], float]) -> Callable[[int], float]:
+        if not self.validate:
+            return read
+        place, most = self._place, self._most
 
-    def _check(self) -> None:
-        row = self.row()
-        size, array = row.shape[0], self.array()
+        def checked(token: int) -> float:
+            value = read(token)
+            if not 0 <= value <= most:
+                raise BadInput(self.laws.field, (*place, token), _ENTRY, str(value))
+            return value
+
+        return checked
+
+    def _check(self, row: Tensor) -> None:
+        size, array = row.shape[0], row.numpy()
         total, least = float(row.sum(dtype=torch.float64) if size <= BLOCK else row.sum()), float(array.min())
-        epsilon = torch.finfo(self.laws.sample.dtype).eps * size
-        tolerance = 1e-9 if self.work == torch.float64 else max(1e-9, epsilon)
-        if least >= 0 and abs(total - 1) <= tolerance:
+        if least >= 0 and abs(total - 1) <= self._most - 1:
             return
-        wrong = np.flatnonzero(~(array >= 0) | (array > 1 + tolerance))
+        wrong = np.flatnonzero(~(array >= 0) | (array > self._most))
         if len(wrong):
             v = int(wrong[0])
-            raise BadInput(self.laws.field, (*self._place, v), "a probability lies in [0, 1]", str(array.item(v)))
+            raise BadInput(self.laws.field, (*self._place, v), _ENTRY, str(array.item(v)))
         raise BadInput(self.laws.field, self._place, "a probability row sums to one", total)
+
+
+class Exponentials(Opened):
+    """Rows of logits: to open one is to form its masses, and with `validate` to refuse one whose masses are none."""
+
+    def __init__(self, laws: Laws, validate: bool) -> None:
+        super().__init__(laws, validate)
+        self._buffer = scratch(laws.field, laws.vocabulary, self.work)
+        self._masses = self._buffer.numpy()
+
+    def open(self, member: int, row: int) -> None:
+        """Masses of logits as they stand, or, where these are too large or too small, of those below the largest."""
+        super().open(member, row)
+        buffer = self._buffer
+        if self._arrays is None:
+            torch.exp(torch.from_numpy(self._array()), out=buffer)
+        else:  # a copy fetches memory faster than exponentials ask for it
+            np.copyto(self._masses, self._arrays[member][row])
+            buffer.exp_()
+        self.total = float(buffer.sum())
+        if not 1 <= self.total < 1e38:
+            logits = torch.from_numpy(self._array())
+            highest = float(logits.max())
+            if self.validate and not math.isfinite(highest):
+                index = self._place if highest == -math.inf else (*self._place, int(logits.numpy().argmax()))
+                rule = "a row has a finite logit, and neither NaN nor +inf"
+                raise BadInput(self.laws.field, index, rule, str(highest))
+            self.total = float(torch.sub(logits, highest, out=buffer).exp_().sum())
+
+    def mass(self) -> Callable[[int], float]:
+        """As of probabilities."""
+        return self._masses.item
+
+    def row(self) -> Tensor:
+        """As of probabilities."""
+        return self._buffer
+
+    def without(self, tokens: Sequence[int]) -> Tensor:
+        """The masses themselves are written to: nobody reads them once tokens were rejected."""
+        return _emptied(self._buffer, tokens)
+
+
+def opened(laws: Laws, validate: bool) -> Opened:
+    """Rows of either kind."""
+    return Exponentials(laws, validate) if laws.logits else Opened(laws, validate)
+
+
+def _emptied(row: Tensor, tokens: Sequence[int]) -> Tensor:
+    kept = row.numpy()
+    for token in tokens:
+        kept[token] = 0
+    return row
 
 
 class Nodes:
@@ -240,8 +278,9 @@ class Sampling:
         if draft is None:
             raise BadInput("draft", (), "a proposal that is drawn has draft rows")
         draft.open(member, node + 1)
-        p, whole, total = target.row(), target.total, draft.total
+        whole, total = target.total, draft.total
         read, drawn = target.mass(), draft.mass()
+        p: Tensor | None = None  # what a rejection left; a row is read whole when the first one is
         gone: list[int] = []
         for i, (child, token) in enumerate(below):
             q = drawn(token)
@@ -255,6 +294,7 @@ class Sampling:
             share = q / total if total > 0 and token not in gone else 0.0
             if self.spend(member, child) * share < read(token) / whole:
                 return child, None
+            p = target.row() if p is None else p
             left = self._left[0] if p is not self._left[0] else self._left[1]
             torch.sub(p, draft.row(), alpha=whole / total if total > 0 else 0.0, out=left)
             if gone:
@@ -285,9 +325,8 @@ def draw(row: Tensor, coin: float) -> int | None:
     blocks = len(array) // BLOCK if len(array) > 4 * BLOCK else 0
     cut = blocks * BLOCK
     edges = rest = _NOTHING
-    if blocks:
-        body = row if len(array) == cut else row[:cut]
-        edges = body.view(blocks, BLOCK).sum(1).numpy().cumsum(dtype=np.float64)
+    if blocks:  # a product with ones is the fastest sum
+        edges = (array[:cut].reshape(blocks, BLOCK) @ _ONES[array.dtype]).cumsum(dtype=np.float64)
     if len(array) > cut:
         rest = array[cut:].cumsum(dtype=np.float64)
         if blocks:
