@@ -42,11 +42,11 @@ EXACT = Rounding(0.0, 0.0)
 class Node:
     """One operation: its value, what its own rounding adds, and the ways back to its operands.
 
-    rounds: whether it, or what it is made of, rounds at all; weights that an implementation holds exactly do not.
+    off: in the value's shape, or one number for all entries. rounds: whether it, or what it is made of, rounds at all; weights that an implementation holds exactly do not.
     """
 
     value: Array
-    off: Array
+    off: Array | float
     back: Sequence[tuple[Node, Back]] = ()
     rounds: bool = True
 
@@ -200,8 +200,7 @@ class Tape:
         return self._node(one.value.T, 0.0, [(one, lambda d: d.transpose(0, 2, 1))])
 
     def _node(self, value: Array, off: Array | float, back: Sequence[tuple[Node, Back]] = ()) -> Node:
-        rounds = bool(np.any(off)) or any(operand.rounds for operand, _ in back)
-        spread = np.broadcast_to(np.asarray(off, dtype=np.float64), np.shape(value))
-        node = Node(np.asarray(value), spread, back, rounds)
+        rounds = any(operand.rounds for operand, _ in back) or bool(np.any(off))
+        node = Node(np.asarray(value), off, back, rounds)
         self.nodes.append(node)
         return node
