@@ -77,6 +77,7 @@ class Controller:
             "profile": self.profile.name,
             "shrink": config.option.conformance_shrink,
             "examples": config.option.conformance_examples,
+            "trials": config.option.conformance_trials,
             "upto": self._upto(option.conformance_upto),
             "seed": seed,
             "case": str((invocation / option.conformance_case).resolve()) if option.conformance_case else "",
@@ -136,7 +137,9 @@ class Controller:
         seeded = f" --conformance-seed={seed}" if seed or option.conformance_seed is not None else ""
         profile = "" if self.profile.name == DEFAULT_PROFILE else f" --conformance-profile={self.profile.name}"
         process = f" --process {shlex.quote(option.conformance_process)}" if option.conformance_process else ""
-        return f"{command_prefix()} {where} --impl={shlex.quote(self.spec)}{process}{profile}{seeded}"
+        # a chunk of a sample depends on how many trials there are
+        trials = f" --conformance-trials={option.conformance_trials}" if option.conformance_trials else ""
+        return f"{command_prefix()} {where} --impl={shlex.quote(self.spec)}{process}{profile}{seeded}{trials}"
 
     def _check_requirements(self) -> None:
         from adapters.interface import CONTRACTS, OPERATIONS

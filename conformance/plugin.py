@@ -81,6 +81,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="most cases drawn for a check (default: 25 in quick, 150 in ci, 2000 in deep); named cases all run",
     )
     group.addoption(
+        "--conformance-trials",
+        dest="conformance_trials",
+        type=_count,
+        metavar="N",
+        help="most trials of a statistical check (default: 4000 in quick, 40000 in ci, 1000000 in deep)",
+    )
+    group.addoption(
         "--conformance-upto",
         dest="conformance_upto",
         metavar="CLAUSE",
@@ -95,9 +102,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _count(text: str) -> int:
-    """A number of cases, at least one."""
+    """A number of cases or trials, at least one."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text}: the cases drawn for a check are a whole number of at least 1")
+        raise argparse.ArgumentTypeError(f"{text}: cases and trials of a check are a whole number of at least 1")
     return int(text)
 
 
@@ -228,6 +235,7 @@ def _refuse_stray_options(config: pytest.Config) -> None:
             ("--conformance-seed", option.conformance_seed),
             ("--conformance-shrink", option.conformance_shrink),
             ("--conformance-examples", option.conformance_examples),
+            ("--conformance-trials", option.conformance_trials),
             ("--conformance-upto", option.conformance_upto),
             ("--conformance-report", option.conformance_report),
             ("--case", option.conformance_case),

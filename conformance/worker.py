@@ -43,6 +43,8 @@ class Worker:
             self.profile = dataclasses.replace(self.profile, shrink_seconds=settings["shrink"])
         if settings["examples"] is not None:
             self.profile = dataclasses.replace(self.profile, examples=settings["examples"])
+        if settings["trials"] is not None:
+            self.profile = dataclasses.replace(self.profile, trials=settings["trials"])
         self.replay: casefile.CaseFile | None = None
         if settings["case"]:
             self.replay = casefile.load(Path(settings["case"]))

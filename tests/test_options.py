@@ -36,11 +36,17 @@ def test_no_time_for_shrinking_still_shows_a_case(suite: Suite) -> None:
 
 
 def test_how_many_cases_are_drawn_is_a_whole_number(suite: Suite) -> None:
-    for count in ("0", "-3", "many"):
-        found = suite(f"--conformance-examples={count}")
-        assert (
-            found.code == 4 and f"{count}: the cases drawn for a check are a whole number of at least 1" in found.output
-        )
+    for option, count in (("examples", "0"), ("examples", "-3"), ("trials", "many")):
+        found = suite(f"--conformance-{option}={count}")
+        told = f"{count}: cases and trials of a check are a whole number of at least 1"
+        assert found.code == 4 and told in found.output
+
+
+def test_a_statistical_check_gets_as_many_trials_as_asked_also_when_repeated(suite: Suite) -> None:
+    fault = ("--impl=adapters.faulty.acceptance:AbsoluteResidual", "--conformance-shrink=0")
+    found = suite(*fault, "--conformance-upto=ACCEPTANCE-401", "--conformance-trials=500", "-k", "by_evidence")
+    assert found.code == 1 and re.search(r"→ 250 first tokens fell", found.output), found.output  # half, then the alarm
+    assert " --conformance-trials=500 " in found.command and suite.again(found).reason == found.reason
 
 
 def test_cases_that_are_not_applicable_are_counted(suite: Suite) -> None:
