@@ -1,9 +1,10 @@
 # The suite, its own tests, and the environments they run in. `make help` lists what there is.
 
 PYTHON  ?= python3
-IMPL    ?= adapters.reference
+IMPL    ?= adapters.fast
 PROFILE ?= ci
 REPORT  ?=
+RESULT  ?= bench.json
 PROCESS ?= node docs/examples/node/main.mjs
 ARGS    ?=
 
@@ -11,7 +12,8 @@ ARGS    ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 run = $(PYTHON) -m tools.environment
-IMPLEMENTATIONS = adapters.reference adapters.transformers adapters.flashspec adapters.vllm adapters.vllm:forward \
+IMPLEMENTATIONS = adapters.fast adapters.fast:float32 adapters.fast:bfloat16 adapters.fast:vectorised \
+    adapters.reference adapters.transformers adapters.flashspec adapters.vllm adapters.vllm:forward \
     adapters.vllm:triton adapters.vllm:v2 adapters.vllm:v2_block adapters.vllm:eagle adapters.vllm:eagle3 \
     adapters.vllm:metrics adapters.vllm:drafter adapters.sglang adapters.sglang:block adapters.sglang:drafter \
     adapters.tiny adapters.tiny:bfloat16 adapters.specforge adapters.angelslim adapters.angelslim:serving \
@@ -23,16 +25,17 @@ TRAINERS = adapters.specforge adapters.speculators adapters.angelslim adapters.m
 SERVERS = adapters.angelslim:serving adapters.vllm:drafter adapters.sglang:drafter \
     $(if $(EAGLE_CLONE),adapters.eagle:serving) $(if $(HASS_CLONE),adapters.hass:serving)
 
-.PHONY: help conformance test full tables pairs calibration clean-environments
+.PHONY: help conformance test full tables pairs calibration bench clean-environments
 .DEFAULT_GOAL := help
 
 help:
-	@echo 'make conformance              judge the reference implementation'
+	@echo 'make conformance              judge the fast paths in torch (oracle/fast)'
 	@echo 'make conformance IMPL=NAME    judge another one in its own environment, such as adapters.vllm:triton'
 	@echo '                              PROFILE=quick|ci|deep  REPORT=FILE  ARGS=... go to pytest'
 	@echo '                              IMPL=adapters.process judges PROCESS, any program (docs/adapters.md)'
 	@echo 'make test                     lint, type check, and the tests of this project'
 	@echo 'make full                     everything at length'
+	@echo 'make bench                    time the fast paths beside their peers, into RESULT=bench.json (BENCH_FULL=1 for more)'
 	@echo 'make tables                   write the tables of README and docs from docs/reports and docs/pairs'
 	@echo 'make pairs                    ask every drafter for the pair matrix of docs/drafters.md, into docs/pairs'
 	@echo 'make clean-environments       delete the virtual environments'
@@ -60,7 +63,7 @@ full:
 	    $(MAKE) --no-print-directory conformance IMPL=$$impl PROFILE=ci; done; fi
 	@$(MAKE) --no-print-directory conformance IMPL=adapters.reference PROFILE=deep
 	@$(MAKE) --no-print-directory calibration
-	@$(run) dev -m pytest bench/bench_manifest.py
+	@BENCH_FULL=1 $(MAKE) --no-print-directory bench
 
 tables:
 	@for page in README.md docs/findings.md; do $(run) dev -m conformance.report.table $$page docs/reports/*.json; done
@@ -70,6 +73,9 @@ pairs:
 	@set -e; for one in both=adapters.reference $(TRAINERS:%=trainer=%) $(SERVERS:%=server=%); do spec=$${one#*=}; \
 	    $(run) $$spec -m conformance.drafter.pairs $$spec $${one%%=*} \
 	    docs/pairs/$$(echo $${spec#adapters.} | tr ':_' '--').json; done
+
+bench:
+	@OMP_NUM_THREADS=1 $(run) dev -m pytest bench/bench_*.py -n0 --benchmark-quiet --benchmark-json='$(RESULT)' $(ARGS)
 
 calibration:
 	@$(run) dev -m bench.calibration

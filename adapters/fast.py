@@ -5,10 +5,13 @@ Nothing is converted but that, and nothing is repaired. torch is imported when a
 
 from __future__ import annotations
 
-from adapters import fast_acceptance, fast_losses, fast_publish, fast_rows, fast_tree
+from adapters import fast_acceptance, fast_losses, fast_publish, fast_rows, fast_tree, fast_visibility
 from adapters.interface import Arithmetic, Declaration
 
-_COST = {**fast_losses.COST, **fast_acceptance.COST, **fast_tree.COST, **fast_rows.COST, **fast_publish.COST}
+_COST = {
+    **{**fast_losses.COST, **fast_acceptance.COST, **fast_tree.COST, **fast_rows.COST, **fast_publish.COST},
+    **fast_visibility.COST,
+}
 _CONVENTIONS = {**fast_acceptance.CONVENTIONS}
 
 DECLARATION = Declaration(
@@ -36,6 +39,10 @@ draft_tree = fast_tree.Tree.draft_tree
 tree_visibility = fast_tree.Tree.tree_visibility
 tree_mask = fast_tree.Tree.tree_mask
 
+rollout_visibility = fast_visibility.Visibility.rollout_visibility
+rollout_mask = fast_visibility.Visibility.rollout_mask
+rollout_attention = fast_visibility.Visibility.rollout_attention
+
 soft_rows = fast_rows.Rows.soft_rows
 hard_rows = fast_rows.Rows.hard_rows
 supervision_at_source = fast_rows.Rows.supervision_at_source
@@ -48,7 +55,7 @@ publish = fast_publish.Publish.publish
 interrupted_publish = fast_publish.Publish.interrupted_publish
 
 
-class float32(fast_losses.Losses, fast_acceptance.Acceptance, fast_tree.Tree):
+class float32(fast_losses.Losses, fast_acceptance.Acceptance, fast_tree.Tree, fast_visibility.Visibility):
     """Tensors of float32."""
 
     dtype = "float32"
@@ -62,7 +69,7 @@ class float32(fast_losses.Losses, fast_acceptance.Acceptance, fast_tree.Tree):
     )
 
 
-class bfloat16(fast_losses.Losses, fast_acceptance.Acceptance, fast_tree.Tree):
+class bfloat16(fast_losses.Losses, fast_acceptance.Acceptance, fast_tree.Tree, fast_visibility.Visibility):
     """Tensors of bfloat16."""
 
     dtype = "bfloat16"
@@ -94,4 +101,12 @@ class kept(fast_publish.kept):
 
     DECLARATION = Declaration(
         name="fast, drafter rows kept", version="0.1.0", conventions={"draft_kv": "kept"}, cost=fast_publish.COST
+    )
+
+
+class absolute(fast_visibility.Absolute):
+    """An attention whose rows of later steps stand at their anchor plus their step."""
+
+    DECLARATION = Declaration(
+        name="fast, absolute rows", version="0.1.0", conventions={"row_anchor": "absolute"}, cost=fast_visibility.COST
     )

@@ -1,310 +1,383 @@
-"""What verifying drafts costs, beside whoever else is importable, and beside reading the rows that decide.
+"""What verifying drafts costs, beside other packages, the oracle, dense torch, and the reading that decides.
 
-    python -m tools.environment adapters.angelslim -m bench.bench_acceptance tree
-    python -m tools.environment adapters.transformers -m bench.bench_acceptance chain
-    python -m tools.environment adapters.vllm -m bench.bench_acceptance chain
-
-One thread, contestants in turn on the same inputs, medians of the process's own time, and ratios to the fast path. The
-decisions are checked equal first, with the coins given. Then everyone draws coins of its own.
-
-tree: one tree of 60 drafts and its root, depth 7 and ten wide, float32 logits at temperature 1. AngelSlim is handed the
-logits gathered by leaf, as its `evaluate_posterior` takes them; gathering them is not counted.
-chain: 64 chains of K = 5 drafts, about two of which are accepted; from target and draft logits (transformers), from
-target logits and draft probabilities (vLLM, whose bonus tokens are handed in and not counted), and from probabilities
-beside `reading`: the sum, in torch, of the rows that the frontiers are drawn from, each read once.
-`normalising` is what no exact verification from logits can do without: the exponentials of each row up to the
-rejection, and their sum.
+Trees: 60 drafts and the root, ten wide and seven deep, float32 logits at temperature 1; one tree a call, several in
+turn, so that rows come from memory. Chains: five drafts of each request, about two of them accepted. Answers are
+compared with coins given, then whoever can draws its own. Calls validate, as on a CPU they do unless told otherwise.
 """
 
 from __future__ import annotations
 
-import argparse
-import importlib.util
-import json
-import os
-import statistics
-import time
+import itertools
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
+from bench.side_by_side import Contestant, Target, bound, peer, race
+from oracle import acceptance as oracle
 from oracle.fast.acceptance import Coins, Decisions, Drafts, verify_greedy, verify_random, verify_sampled
 from oracle.types import Coins as GivenCoins
 from oracle.types import Decision, VerifyCase
 
-Call = Callable[[int], object]
-"""A contestant; the number of the round is a seed."""
-DEPTH, WIDTH, NODES = 7, 10, 60
-BATCH, DRAFTED = 64, 5
+TREES, DEPTH, WIDTH, NODES = 4, 7, 10, 60
+BATCH, DRAFTED, VOCABULARY = 64, 5, 32000
 NOISE = 0.75
 """Of draft logits beside the target's, so that about two of five drafts are accepted."""
 
-
-def in_turn(contestants: dict[str, Call], rounds: int, calls: int = 1) -> dict[str, list[float]]:
-    """Seconds of the process that a call takes, in each round of each contestant: the mean of some calls in a row."""
-    taken: dict[str, list[float]] = {name: [] for name in contestants}
-    for i in range(-2, rounds):
-        for name, call in contestants.items():
-            start = time.process_time()
-            for k in range(calls):
-                call((i + 2) * calls + k)
-            if i >= 0:
-                taken[name].append((time.process_time() - start) / calls)
-    return taken
+Answer = dict[str, np.ndarray]
 
 
-def told(title: str, taken: dict[str, list[float]], first: str) -> dict[str, Any]:
-    """A table of medians, spreads and ratios to the first."""
-    medians = {name: statistics.median(seconds) for name, seconds in taken.items()}
-    print(f"\n{title}")
-    rows = {}
-    for name, seconds in taken.items():
-        low, high = (float(x) for x in np.quantile(seconds, (0.25, 0.75)))
-        ratio = medians[name] / medians[first]
-        print(f"  {name:34s} {medians[name] * 1e3:9.3f} ms  [{low * 1e3:8.3f} … {high * 1e3:8.3f}]  {ratio:7.2f}")
-        rows[name] = {"median": medians[name], "quartiles": [low, high], "ratio": ratio}
-    return {"title": title, "contestants": rows}
+def same(ours: Answer, theirs: Answer) -> None:
+    """All that they tell is what we tell; a few frontiers may be neighbours, where a coin meets the edge of a token."""
+    for name, found in theirs.items():
+        apart = np.abs(ours[name] - found)
+        if name == "frontier":
+            assert apart.max() <= 16 and (apart > 0).mean() <= 0.1, f"frontiers {ours[name]} and {found}"
+        else:
+            assert not apart.any(), f"{name} {ours[name]} and {found}"
 
 
-def tree_case(vocabulary: int, seed: int) -> tuple[list[int], list[int], Tensor]:
-    """Parents and tokens of the best `NODES` nodes of a grown tree; target logits [61, V] that like some of them."""
-    rng = np.random.default_rng(seed)
-    grown: list[tuple[float, int, int]] = [(1.0, -1, 0)]  # confidence, parent, depth
-    frontier = [0]
-    for depth in range(1, DEPTH + 1):
-        made = []
-        for node in frontier:
-            for share in np.sort(rng.dirichlet(np.full(WIDTH, 0.4)))[::-1] * 0.9:
-                made.append(len(grown))
-                grown.append((grown[node][0] * float(share), node, depth))
-        frontier = sorted(made, key=lambda n: -grown[n][0])[:WIDTH]
-    best = sorted(sorted(range(1, len(grown)), key=lambda n: (-grown[n][0], n))[:NODES])
+class Trees(NamedTuple):
+    """Trees one by one, their logits [1, N+1, V], and coins."""
+
+    drafts: list[Drafts]
+    logits: list[Tensor]
+    coins: list[Coins]
+
+
+def trees(vocabulary: int, nodes: int = NODES) -> Trees:
+    """The best nodes of grown trees, and target rows that like some of them."""
+    made = Trees([], [], [])
+    for seed in range(TREES):
+        rng = np.random.default_rng(seed)
+        parent, token, logits = _tree(rng, vocabulary, nodes)
+        made.drafts.append(Drafts(torch.tensor([token]), torch.tensor([parent])))
+        made.logits.append(torch.tensor(logits[None], dtype=torch.float32))
+        made.coins.append(Coins(torch.tensor(rng.random((1, nodes))), torch.tensor(rng.random(1))))
+    return made
+
+
+def _tree(rng: np.random.Generator, vocabulary: int, nodes: int) -> tuple[list[int], list[int], np.ndarray]:
+    grown: list[tuple[float, int]] = [(1.0, -1)]  # confidence, parent
+    expanded = [0]
+    for _ in range(DEPTH):
+        made = range(len(grown), len(grown) + WIDTH * len(expanded))
+        for node in expanded:
+            shares = np.sort(rng.dirichlet(np.full(WIDTH, 0.4)))[::-1] * 0.9
+            grown.extend((grown[node][0] * float(share), node) for share in shares)
+        expanded = sorted(made, key=lambda n: -grown[n][0])[:WIDTH]
+    best = sorted(sorted(range(1, len(grown)), key=lambda n: (-grown[n][0], n))[:nodes])
     place = {0: -1, **{node: i for i, node in enumerate(best)}}
     parent = [place[grown[node][1]] for node in best]
-    tokens = np.zeros(NODES, dtype=np.int64)
-    logits = rng.normal(size=(NODES + 1, vocabulary)) * 2
-    for row in range(NODES + 1):
+    token = np.zeros(nodes, dtype=np.int64)
+    logits = rng.normal(size=(nodes + 1, vocabulary)) * 2
+    for row in range(nodes + 1):
         below = [i for i, up in enumerate(parent) if up == row - 1]
-        tokens[below] = rng.choice(vocabulary, len(below), replace=False)
+        token[below] = rng.choice(vocabulary, len(below), replace=False)
         total = np.log(np.exp(logits[row]).sum())
-        for i in below:  # the target follows the drafter's confidence, less some
-            share = grown[best[i]][0] / grown[best[i] if parent[i] < 0 else best[parent[i]]][0]
-            logits[row, tokens[i]] = total + np.log(2 * max(0.6 if parent[i] < 0 else share, 1e-4))
-    return parent, tokens.tolist(), torch.tensor(logits, dtype=torch.float32)
+        for i in below:  # the target follows the drafter's confidence
+            share = 0.6 if parent[i] < 0 else grown[best[i]][0] / grown[best[parent[i]]][0]
+            logits[row, token[i]] = total + np.log(2 * max(share, 1e-4))
+    return parent, token.tolist(), logits
 
 
-def tree(vocabulary: int, rounds: int) -> list[dict[str, Any]]:
-    """Greedy and sampled, one tree at a time."""
-    cases = [tree_case(vocabulary, seed) for seed in range(8)]
-    drafts = [Drafts(torch.tensor([tokens]), torch.tensor([parent])) for parent, tokens, _ in cases]
-    rows = [logits.unsqueeze(0) for _, _, logits in cases]
+Verify = Callable[[Drafts, Tensor, Coins], Decisions | Decision]
 
-    def greedy(i: int) -> Decisions:
-        return verify_greedy(drafts[i % 8], rows[i % 8])
 
-    def sampled(i: int, **more: Any) -> Decisions:
-        return verify_random(drafts[i % 8], i, rows[i % 8], target_logits=True, **more)
+def told(given: Trees, verify: Verify) -> Answer:
+    """Paths padded with −1, and frontiers."""
+    path, frontier = np.full((TREES, given.drafts[0].token.shape[1]), -1), []
+    for b, each in enumerate(zip(*given)):
+        found = verify(*each)
+        if isinstance(found, Decisions):
+            found = Decision(tuple(found.path[0, : int(found.accepted)].tolist()), int(found.frontier))
+        path[b, : len(found.path)] = found.path
+        frontier.append(found.frontier)
+    return {"path": path, "frontier": np.array(frontier)}
 
-    greedily: dict[str, Call] = {"fast": greedy, "fast, vectorised": lambda i: _all_rows(drafts[i % 8], rows[i % 8])}
-    randomly: dict[str, Call] = {"fast": sampled, "fast, not validated": lambda i: sampled(i, validate=False)}
-    if importlib.util.find_spec("angelslim") is not None:
-        both = _angelslim(cases, drafts, rows)
-        greedily["angelslim"], randomly["angelslim"] = both
-    accepted = [int(greedy(i).accepted) for i in range(8)], [int(sampled(i).accepted) for i in range(400)]
-    print(f"accepted: greedy {np.mean(accepted[0]):.2f}, sampled {np.mean(accepted[1]):.2f}")
-    laws = [torch.softmax(logits, -1) for logits in rows]
-    by_law: dict[str, Call] = {
-        "fast, from probabilities": lambda i: verify_random(drafts[i % 8], i, laws[i % 8]),
-        "… not validated": lambda i: verify_random(drafts[i % 8], i, laws[i % 8], validate=False),
+
+def arrays(given: Trees, sampled: bool) -> Answer:
+    """For other packages; without coins they decide greedily."""
+    parts = {
+        "parent": [drafts.parent for drafts in given.drafts],
+        "token": [drafts.token for drafts in given.drafts],
+        "logits": given.logits,
     }
-    return [
-        told(f"tree of {NODES + 1} nodes, V = {vocabulary}, greedy", in_turn(greedily, rounds, 8), "fast"),
-        told("the same, sampled, from logits at T = 1", in_turn({**randomly, **by_law}, rounds, 8), "fast"),
+    if sampled:
+        parts |= {"accept": [c.accept for c in given.coins], "frontier": [c.frontier for c in given.coins]}
+    return {name: torch.cat(values).numpy() for name, values in parts.items()}
+
+
+def ours(name: str, given: Trees, sampled: bool, **more: Any) -> Contestant:
+    """Timed with coins of its own."""
+    seeds = itertools.count()
+
+    def run() -> None:
+        for drafts, rows in zip(given.drafts, given.logits):
+            if sampled:
+                verify_random(drafts, next(seeds), rows, target_logits=True, **more)
+            else:
+                verify_greedy(drafts, rows, **more)
+
+    def verify(drafts: Drafts, rows: Tensor, coins: Coins) -> Decisions:
+        if sampled:
+            return verify_sampled(drafts, coins, rows, target_logits=True, **more)
+        return verify_greedy(drafts, rows, **more)
+
+    return Contestant(name, run, lambda: told(given, verify))
+
+
+def by_oracle(given: Trees, sampled: bool) -> Contestant:
+    """With laws in float64."""
+    tokens, ups = ([one[0].numpy() for one in values] for values in zip(*[d[:2] for d in given.drafts]))
+    laws = [rows[0].double().softmax(-1).numpy() for rows in given.logits]
+    cases = iter(itertools.cycle([VerifyCase(*one, "point") for one in zip(ups, tokens, laws)]))
+
+    def verify(_: Drafts, __: Tensor, coins: Coins) -> Decision:
+        spent = GivenCoins(coins.accept[0].numpy(), float(coins.frontier))
+        case = [next(cases)]
+        return (oracle.verify_sampled(case, [spent]) if sampled else oracle.verify_greedy(case))[0]
+
+    return Contestant("oracle", lambda: told(given, verify))
+
+
+def dense_greedy(drafts: Drafts, rows: Tensor, _: Coins) -> Decision:
+    """As it is written first: the best token of every row."""
+    best, token, parent = (values.tolist() for values in (rows[0].argmax(-1), drafts.token[0], drafts.parent[0]))
+    path: list[int] = []
+    node = -1
+    while True:
+        found = [i for i, up in enumerate(parent) if up == node and token[i] == best[node + 1]]
+        if not found:
+            return Decision(tuple(path), best[node + 1])
+        node = found[0]
+        path.append(node)
+
+
+def dense_sampled(drafts: Drafts, rows: Tensor, coins: Coins) -> Decision:
+    """As it is written first: the softmax of every row, and a row renormalised at every rejection."""
+    laws, (accept, token, parent) = rows[0].softmax(-1), (v[0].tolist() for v in (coins.accept, *drafts[:2]))
+    path: list[int] = []
+    node = -1
+    while True:
+        law = laws[node + 1]
+        for child in (i for i, up in enumerate(parent) if up == node):
+            if accept[child] < float(law[token[child]]):
+                path.append(child)
+                break
+            law[token[child]] = 0
+            law /= law.sum()
+        else:
+            reached = law.cumsum(-1)
+            return Decision(tuple(path), int((reached > coins.frontier * reached[-1]).int().argmax()))
+        node = path[-1]
+
+
+@pytest.mark.parametrize("vocabulary", [8000, VOCABULARY, 128000])
+@pytest.mark.parametrize("sampled", [False, True], ids=["greedy", "sampled"])
+def test_tree(benchmark: Any, sampled: bool, vocabulary: int) -> None:
+    given = trees(vocabulary)
+    main = vocabulary == VOCABULARY
+    contestants = [
+        ours("fast", given, sampled),
+        ours("fast, as on a GPU", given, sampled, vectorised=True),
+        Contestant("dense", lambda: told(given, dense_sampled if sampled else dense_greedy)),
     ]
+    if main:
+        contestants.append(by_oracle(given, sampled))
+        contestants.append(peer("adapters.angelslim", "bench.peers.angelslim:tree_acceptance", arrays(given, sampled)))
+    race(
+        benchmark,
+        f"{TREES} trees of {NODES + 1} nodes, V = {vocabulary}, {'sampled' if sampled else 'greedy'}",
+        contestants,
+        same=same,
+        calls=8,
+        memory=main,
+        targets=[Target("angelslim", times=12 if sampled else 40)] if main else [],
+        growth=(f"vocabulary, {'sampled' if sampled else 'greedy'}", vocabulary),
+    )
 
 
-def _all_rows(drafts: Drafts, rows: Tensor) -> Decisions:
-    return verify_greedy(drafts, rows, vectorised=True, validate=False)
+@pytest.mark.parametrize("nodes", [15, 60, 240])
+def test_tree_by_nodes(benchmark: Any, nodes: int) -> None:
+    given = trees(8000, nodes)
+    race(
+        benchmark,
+        f"{TREES} trees of {nodes + 1} nodes, V = 8000, sampled",
+        [
+            ours("fast", given, True),
+            ours("fast, as on a GPU", given, True, vectorised=True),
+            Contestant("dense", lambda: told(given, dense_sampled)),
+        ],
+        same=same,
+        calls=8,
+        growth=("nodes", nodes),
+    )
 
 
-def _angelslim(cases: list[Any], drafts: list[Drafts], rows: list[Tensor]) -> tuple[Call, Call]:
-    """`evaluate_posterior` without a processor and at temperature 1, after its decisions were compared."""
-    from adapters import leaf_posterior
-    from adapters.angelslim_serving import _posterior
+class Chains(NamedTuple):
+    """Drafts [B, K] from `draft`, logits or laws, beside the same of the target, and coins."""
 
-    posterior = _posterior()
-    processor = posterior.processor()
-    given: dict[bool, list[tuple[Any, ...]]] = {}
-    for sampled in (False, True):
-        given[sampled] = []
-        for parent, tokens, logits in cases:
-            leaves = leaf_posterior.leaf_table(parent, sampled)
-            candidates = np.array([0, *tokens, -1])[leaves]
-            given[sampled].append((logits[torch.from_numpy(leaves)], torch.from_numpy(candidates), leaves))
-    rng = np.random.default_rng(0)
-    for k in range(16):
-        parent, tokens, logits = cases[k % 8]
-        case = VerifyCase(np.array(parent), np.array(tokens), torch.softmax(logits.double(), -1).numpy(), "point")
-        coins = GivenCoins(rng.random(NODES), float(rng.random()))
-        spent = Coins(torch.tensor(coins.accept[None]), torch.tensor([coins.frontier]))
-        mine = verify_sampled(drafts[k % 8], spent, rows[k % 8], target_logits=True)
-        _same(leaf_posterior.verify_sampled(posterior, [case], [coins])[0], mine, "angelslim")
-        _same(
-            leaf_posterior.verify_greedy(posterior, [case])[0], verify_greedy(drafts[k % 8], rows[k % 8]), "angelslim"
-        )
+    drafts: Drafts
+    target: Tensor
+    draft: Tensor
+    coins: Coins
+    target_logits: bool
+    draft_logits: bool
 
-    def greedy(i: int) -> object:
-        return posterior.call(given[False][i % 8][0], given[False][i % 8][1], None)
+    def verify(self, **more: Any) -> Decisions:
+        """With the coins given."""
+        logits = {"target_logits": self.target_logits, "draft_logits": self.draft_logits}
+        return verify_sampled(self.drafts, self.coins, self.target, self.draft, "iid", **logits, **more)
 
-    def random(i: int) -> object:
-        return posterior.call(given[True][i % 8][0], given[True][i % 8][1], processor)
+    def ours(self, name: str, **more: Any) -> Contestant:
+        """Timed with coins of its own."""
+        logits = {"target_logits": self.target_logits, "draft_logits": self.draft_logits}
+        seeds = itertools.count()
 
-    return greedy, random
+        def run() -> None:
+            verify_random(self.drafts, next(seeds), self.target, self.draft, "iid", **logits, **more)
+
+        return Contestant(name, run, lambda: _numbers(self.verify(**more)))
+
+    def arrays(self) -> Answer:
+        """For other packages."""
+        given = {"target": self.target, "draft": self.draft, "token": self.drafts.token, **self.coins._asdict()}
+        return {name: values.numpy() for name, values in given.items()}
+
+    def dense(self) -> Contestant:
+        """As it is written first: every row made a law."""
+
+        def run() -> Answer:
+            p = self.target.softmax(-1) if self.target_logits else self.target
+            q = self.draft.softmax(-1) if self.draft_logits else self.draft
+            token, every = self.drafts.token.unsqueeze(-1), torch.arange(len(p))
+            passing = self.coins.accept * q.gather(-1, token).squeeze(-1) < p[:, :-1].gather(-1, token).squeeze(-1)
+            accepted = passing.int().cumprod(-1).sum(-1)
+            padded = torch.cat([q, torch.zeros_like(q[:, :1])], 1)
+            left = (p[every, accepted] - padded[every, accepted]).clamp(min=0).cumsum(-1)
+            frontier = (left > self.coins.frontier.unsqueeze(-1) * left[:, -1:]).int().argmax(-1)
+            return {"accepted": accepted.numpy(), "frontier": frontier.numpy()}
+
+        return Contestant("dense", run)
+
+    def by_oracle(self) -> Contestant:
+        """With laws in float64."""
+        p = self.target.double().softmax(-1) if self.target_logits else self.target.double()
+        q = self.draft.double().softmax(-1) if self.draft_logits else self.draft.double()
+        p, q = p / p.sum(-1, keepdim=True), q / q.sum(-1, keepdim=True)
+        parent = np.arange(-1, DRAFTED - 1)
+        rows = zip(self.drafts.token.numpy(), p.numpy(), torch.cat([q, q[:, :1]], 1).numpy())
+        cases = [VerifyCase(parent, token, one, "iid", other) for token, one, other in rows]
+        coins = [GivenCoins(a, float(f)) for a, f in zip(self.coins.accept.numpy(), self.coins.frontier)]
+
+        def run() -> Answer:
+            found = oracle.verify_sampled(cases, coins)
+            return {
+                "accepted": np.array([len(one.path) for one in found]),
+                "frontier": np.array([one.frontier for one in found]),
+            }
+
+        return Contestant("oracle", run, calls=1)
+
+    def visited(self) -> list[tuple[Tensor, Tensor]]:
+        """Of each request: the rows of the target and of the draft up to where it stops."""
+        stops = self.verify().accepted.tolist()
+        return [(self.target[b, : stop + 1], self.draft[b, : stop + 1]) for b, stop in enumerate(stops)]
 
 
-def _same(theirs: Decision, ours: Decisions, name: str) -> None:
-    mine = Decision(tuple(ours.path[0, : int(ours.accepted[0])].tolist()), int(ours.frontier[0]))
-    if mine != theirs:
-        raise SystemExit(f"{name} decides {theirs}, the fast path {mine}")
+def _numbers(found: Decisions) -> Answer:
+    return {"accepted": found.accepted.numpy(), "frontier": found.frontier.numpy()}
 
 
-def chain(vocabulary: int, rounds: int) -> list[dict[str, Any]]:
-    """From logits, from logits and probabilities, and from probabilities."""
+def chains(target_logits: bool, draft_logits: bool, batch: int = BATCH, vocabulary: int = VOCABULARY) -> Chains:
     generator = torch.Generator().manual_seed(0)
-    target = torch.randn(BATCH, DRAFTED + 1, vocabulary, generator=generator) * 2
-    draft = target[:, :DRAFTED] + torch.randn(BATCH, DRAFTED, vocabulary, generator=generator) * NOISE
-    p, q = torch.softmax(target, -1), torch.softmax(draft, -1)
-    token = torch.multinomial(q.view(-1, vocabulary), 1, generator=generator).view(BATCH, DRAFTED)
-    drafts = Drafts(token)
-    accepted = torch.stack([verify_random(drafts, i, p, q, "iid").accepted for i in range(8)]).double().mean()
-    print(f"accepted: {float(accepted):.2f} of {DRAFTED}")
-
-    def logits(i: int, **more: Any) -> Decisions:
-        return verify_random(drafts, i, target, draft, "iid", target_logits=True, draft_logits=True, **more)
-
-    def mixed(i: int, validate: bool) -> Decisions:
-        return verify_random(drafts, i, target, q, "iid", target_logits=True, validate=validate)
-
-    def probabilities(i: int, validate: bool) -> Decisions:
-        return verify_random(drafts, i, p, q, "iid", validate=validate)
-
-    def reading(i: int) -> float:
-        stops = counts[i % len(counts)]
-        total = 0.0
-        for b, stop in enumerate(stops):
-            total += float(p[b, stop].sum()) + (float(q[b, stop].sum()) if stop < DRAFTED else 0.0)
-        return total
-
-    buffer = torch.empty(vocabulary)
-
-    def normalising(i: int, of: tuple[Tensor, ...]) -> float:
-        total = 0.0
-        for b, stop in enumerate(counts[i % len(counts)]):
-            for rows in of:
-                for r in range(min(stop + 1, rows.shape[1])):
-                    total += float(torch.exp(rows[b, r], out=buffer).sum())
-        return total
-
-    counts = [probabilities(i, False).accepted.tolist() for i in range(rounds + 2)]
-    size = f"B = {BATCH}, K = {DRAFTED}, V = {vocabulary}"
-    from_logits: dict[str, Call] = {
-        "fast": logits,
-        "fast, vectorised": lambda i: logits(i, vectorised=True),
-        "normalising p and q": lambda i: normalising(i, (target, draft)),
-    }
-    if importlib.util.find_spec("transformers") is not None and importlib.util.find_spec("vllm") is None:
-        from_logits["transformers"] = _transformers(drafts, target, draft)
-    found = [told(f"chains, {size}, from logits of both", in_turn(from_logits, rounds), "fast")]
-    from_both: dict[str, Call] = {
-        "fast, not validated": lambda i: mixed(i, False),
-        "fast, draft rows validated": lambda i: mixed(i, True),
-        "normalising p": lambda i: normalising(i, (target,)),
-    }
-    if importlib.util.find_spec("vllm") is not None:
-        from_both["vllm"] = _vllm(drafts, target, q)
-    found.append(told(f"chains, {size}, from target logits", in_turn(from_both, rounds), "fast, not validated"))
-    from_laws: dict[str, Call] = {
-        "reading": reading,
-        "fast, not validated": lambda i: probabilities(i, False),
-        "fast, rows validated": lambda i: probabilities(i, True),
-    }
-    found.append(told(f"chains, {size}, from probabilities", in_turn(from_laws, rounds), "reading"))
-    return found
+    target = torch.randn(batch, DRAFTED + 1, vocabulary, generator=generator) * 2
+    draft = target[:, :DRAFTED] + torch.randn(batch, DRAFTED, vocabulary, generator=generator) * NOISE
+    laws = draft.softmax(-1)
+    token = torch.multinomial(laws.view(-1, vocabulary), 1, generator=generator).view(batch, DRAFTED)
+    coins = Coins(
+        torch.rand(batch, DRAFTED, generator=generator, dtype=torch.float64),
+        torch.rand(batch, generator=generator, dtype=torch.float64),
+    )
+    rows = (target if target_logits else target.softmax(-1), draft if draft_logits else laws)
+    return Chains(Drafts(token), *rows, coins, target_logits, draft_logits)
 
 
-def _transformers(drafts: Drafts, target: Tensor, draft: Tensor) -> Call:
-    """`_speculative_sampling`, a chain at a time."""
-    from adapters import transformers
+@pytest.mark.parametrize("batch", [4, 16, BATCH])
+def test_chains_from_logits(benchmark: Any, batch: int) -> None:
+    given = chains(True, True, batch)
+    visited = [row for rows in given.visited() for each in rows for row in each]
+    buffer = torch.empty(VOCABULARY)
 
-    function = transformers._implementation()[1]
-    ids = torch.cat([torch.zeros(BATCH, 1, dtype=torch.int64), drafts.token], 1)
+    def normalised() -> None:
+        for row in visited:
+            buffer.copy_(row).exp_().sum()
 
-    def call(i: int) -> list[Any]:
-        return [function(ids[b : b + 1], draft[b : b + 1], DRAFTED, target[b : b + 1].clone()) for b in range(len(ids))]
-
-    rng = np.random.default_rng(0)
-    for b in range(8):
-        coins = GivenCoins(rng.random(DRAFTED), float(rng.random()))
-        spent = Coins(torch.tensor(coins.accept[None]), torch.tensor([coins.frontier]))
-        some = slice(b, b + 1)
-        mine = verify_sampled(
-            *(Drafts(drafts.token[some]), spent, target[some], draft[some], "iid"),
-            target_logits=True,
-            draft_logits=True,
-        )
-        with transformers._injected(torch, coins):
-            tokens, count = function(ids[some], draft[some], DRAFTED, target[some].clone())
-        _same(Decision(tuple(range(int(count))), int(tokens[0, -1])), mine, "transformers")
-    return call
-
-
-def _vllm(drafts: Drafts, target: Tensor, q: Tensor) -> Call:
-    """The C++ kernels behind `rejection_sample`."""
-    from adapters import vllm_engine
-
-    engine = vllm_engine.engine("cpp")
-    flat = drafts.token.reshape(-1).to(torch.int32)
-    ends = torch.arange(1, BATCH + 1, dtype=torch.int32) * DRAFTED
-    sampling = vllm_engine.sampling_metadata(torch, drafts.token.tolist(), {}, greedy=False)
-    rows = target[:, :DRAFTED].reshape(BATCH * DRAFTED, -1).contiguous()
-    laws, bonus = q.reshape(BATCH * DRAFTED, -1), target[:, DRAFTED].argmax(-1, keepdim=True).to(torch.int32)
-
-    def call(i: int) -> Tensor:
-        with torch.inference_mode():
-            found: Tensor = engine.module.rejection_sample(
-                flat, [DRAFTED] * BATCH, DRAFTED, ends, laws, rows.clone(), bonus, sampling
-            )
-        return found
-
-    accept = np.random.default_rng(0).random((BATCH, DRAFTED))
-    spent = Coins(torch.tensor(accept), torch.zeros(BATCH, dtype=torch.float64))
-    mine = verify_sampled(drafts, spent, target, q, "iid", target_logits=True).accepted
-    with vllm_engine.injected(engine.module, list(accept)):
-        theirs = (call(0) >= 0).sum(1) - 1
-    if not torch.equal(mine, theirs):
-        raise SystemExit(f"vllm accepts {theirs.tolist()}, the fast path {mine.tolist()}")
-    return call
+    contestants = [
+        given.ours("fast"),
+        given.ours("fast, not validated", validate=False),
+        given.ours("fast, as on a GPU", vectorised=True),
+        given.dense(),
+        bound("exponentials of the rows up to the rejection, and their sums", normalised),
+    ]
+    main = batch == BATCH
+    if main:
+        contestants.append(given.by_oracle())
+        contestants.append(peer("adapters.transformers", "bench.peers.transformers:chain_acceptance", given.arrays()))
+    race(
+        benchmark,
+        f"{batch} chains of {DRAFTED}, V = {VOCABULARY}, from logits of both",
+        contestants,
+        same=same,
+        memory=main,
+        targets=[Target("transformers", times=8)] if main else [],
+        growth=("batch", batch),
+    )
 
 
-def main() -> None:
-    """Measure, print, and write JSON where asked to."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("parts", nargs="+", choices=("tree", "chain"))
-    parser.add_argument("--vocabulary", type=int, default=32000)
-    parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    torch.set_num_threads(1)
-    found = []
-    for part in given.parts:
-        found += {"tree": tree, "chain": chain}[part](given.vocabulary, given.rounds)
-    if given.json:
-        given.json.write_text(json.dumps({"threads": 1, "cores": os.cpu_count(), "tables": found}, indent=2) + "\n")
+def test_chains_from_target_logits(benchmark: Any) -> None:
+    given = chains(True, False)
+    race(
+        benchmark,
+        f"{BATCH} chains of {DRAFTED}, V = {VOCABULARY}, from target logits and draft probabilities",
+        [
+            given.ours("fast"),
+            given.dense(),
+            peer("adapters.vllm", "bench.peers.vllm:chain_acceptance", given.arrays()),
+        ],
+        same=same,
+        memory=True,
+        targets=[Target("vllm", times=8)],
+    )
 
 
-if __name__ == "__main__":
-    main()
+@pytest.mark.parametrize("vocabulary", [8000, VOCABULARY, 128000])
+def test_chains_from_probabilities(benchmark: Any, vocabulary: int) -> None:
+    given = chains(False, False, BATCH if vocabulary <= VOCABULARY else BATCH // 4, vocabulary)
+    # of each request the row of the target where it stops, and of the draft where a draft was rejected there
+    needed = [row for p, q in given.visited() for row in (p[-1:] if len(p) > len(q) else torch.stack([p[-1], q[-1]]))]
+
+    def reading() -> None:
+        for row in needed:
+            row.sum()
+
+    race(
+        benchmark,
+        f"{len(given.target)} chains of {DRAFTED}, V = {vocabulary}, from probabilities",
+        [
+            given.ours("fast"),
+            given.ours("fast, not validated", validate=False),
+            given.ours("fast, as on a GPU", vectorised=True),
+            given.dense(),
+            *([given.by_oracle()] if vocabulary == VOCABULARY else []),
+            bound("the sums of the rows that frontiers are drawn from", reading),
+        ],
+        same=same,
+        memory=vocabulary == VOCABULARY,
+        targets=[Target("the sums", within=4)],
+        growth=("vocabulary", vocabulary),
+    )

@@ -1,57 +1,71 @@
 """What it costs to plan the rows of packed documents, to collate them, and to say who sees whom.
 
-    python -m tools.environment adapters.speculators -m bench.bench_rows [--rounds 200] [--json FILE]
+    python -m pytest bench/bench_rows.py
 
-Eight documents whose rows fill S = 4096. One thread, contestants in turn on the same inputs, medians of the process's
-own time, and ratios to the fast path; results are checked equal first. speculators takes part where it is installed:
-its collator with `shift_batch`, at width 1 for the planning alone, and its mask with torch's `create_block_mask`.
-`copy` is the bound of a collation: features and states copied once, as they are, from one buffer to another.
+Eight documents whose rows fill S = 4096. The peer is speculators' collator with `shift_batch`: with features of width 1
+it does little but plan. A collation has to copy its features and states, which bounds it from below; it is compared at
+widths where a copy is nothing (1), where it is nearly all there is (1024), and where buffers that are made anew cost
+most (4096: too large to be kept by the allocator). speculators makes its block mask by torch's `create_block_mask`.
 """
 
 from __future__ import annotations
 
-import argparse
-import importlib
-import json
-import statistics
-import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
 import torch
+from numpy.testing import assert_array_equal
 from torch import Tensor
+from torch.nn.attention.flex_attention import create_block_mask
 
+from bench.side_by_side import Contestant, Target, bound, moved, peer, race
+from oracle import rows as oracle
+from oracle import types
 from oracle.fast.collation import Document, PackedRows, pack_rows, row_buffers
-from oracle.fast.rows import TokenBatch, hard_rows, rollout_rows, soft_rows
+from oracle.fast.rows import RowPlan, TokenBatch, rollout_rows, soft_rows
 
 ROWS = 4096
 LENGTHS = (700, 300, 512, 600, 400, 900, 350, 342)
-Contestant = Callable[[], Any]
+"""Tokens of the documents; each of them gives a row less."""
+DTYPE = torch.float16
+OWNER = "advanced"
 
 
-def documents(width: int, dtype: torch.dtype) -> list[Document]:
-    """Features three times as wide as states, as of three layers."""
-    made = torch.Generator().manual_seed(0)
-    return [
-        Document(
-            torch.randint(0, 32000, (n,), generator=made),
-            torch.randn(n, 3 * width, generator=made).to(dtype),
-            torch.randn(n, width, generator=made).to(dtype),
-            torch.rand(n, generator=made) < 0.7,
-        )
-        for n in LENGTHS
-    ]
+class Packed:
+    """Documents of features three times as wide as states, as of three layers, and one behind another as a batch."""
 
+    def __init__(self, width: int, rows: int = ROWS) -> None:
+        lengths = [length * rows // ROWS for length in LENGTHS]
+        lengths[-1] += rows + len(lengths) - sum(lengths)
+        made = torch.Generator().manual_seed(0)
+        total = sum(lengths)
+        self.rows, self.width, self.lengths = rows, width, lengths
+        self.tokens = torch.randint(0, 32000, (total,), generator=made)
+        self.features = torch.randn(total, 3 * width, generator=made).to(DTYPE)
+        self.states = torch.randn(total, width, generator=made).to(DTYPE)
+        self.mask = torch.rand(total, generator=made) < 0.7
+        parts = (each.split(lengths) for each in (self.tokens, self.features, self.states, self.mask))
+        self.documents = [Document(*(part.clone() for part in each)) for each in zip(*parts)]
+        self.out = row_buffers(rows, (3 * width, width), DTYPE)
 
-def batch(given: list[Document]) -> TokenBatch:
-    """The documents one behind another; flags of the advanced token."""
-    lengths = torch.tensor(LENGTHS)
-    tokens = torch.cat([document.tokens for document in given])[None]
-    segment = torch.arange(len(LENGTHS)).repeat_interleave(lengths)[None]
-    position = torch.cat([torch.arange(n) for n in LENGTHS])[None]
-    mask = torch.cat([torch.cat([document.mask[1:], torch.zeros(1, dtype=torch.bool)]) for document in given])[None]
-    return TokenBatch(tokens, torch.ones_like(mask), segment, position, mask)
+    def collated(self) -> PackedRows:
+        return pack_rows(self.documents, self.out, OWNER)
+
+    def batch(self) -> TokenBatch:
+        """Flags are those of the advanced token, as in the collation."""
+        segment = torch.repeat_interleave(torch.tensor(self.lengths))
+        position = torch.cat([torch.arange(length) for length in self.lengths])
+        flags = torch.cat([torch.cat([each.mask[1:], torch.zeros(1, dtype=torch.bool)]) for each in self.documents])
+        vectors = (self.tokens, torch.ones_like(flags), segment, position, flags)
+        return TokenBatch(*(vector[None] for vector in vectors))
+
+    def peer(self) -> Any:
+        """The same documents for speculators."""
+        names = ("tokens", "features", "states", "mask")
+        inputs = {name: getattr(self, name).numpy() for name in names}
+        inputs |= {"lengths": np.array(self.lengths), "size": np.array(self.rows)}
+        return peer("adapters.speculators", "bench.peers.speculators:collation", inputs)
 
 
 def dense(given: TokenBatch) -> tuple[Tensor, Tensor]:
@@ -62,148 +76,136 @@ def dense(given: TokenBatch) -> tuple[Tensor, Tensor]:
     return source, (row[:, None] == row[None]) & torch.ones(len(row), len(row), dtype=torch.bool).tril()
 
 
-def speculators(given: list[Document], width: int, dtype: torch.dtype) -> Contestant | None:
-    """Its collator on the same documents; None where it is not installed."""
-    try:
-        data = importlib.import_module("speculators.train.data")
-        shift = importlib.import_module("speculators.models.eagle3.data").shift_batch
-    except ImportError:
-        return None
-    samples = [
-        {
-            "hidden_states": document.features,
-            "input_ids": document.tokens,
-            "verifier_last_hidden_states": document.states,
-            "loss_mask": document.mask,
-            "lengths": torch.tensor([len(document.tokens)]),
-            "position_ids": torch.arange(len(document.tokens)),
+def same_rows(found: PackedRows, other: Any) -> None:
+    """speculators counts positions from 1."""
+    if isinstance(other, PackedRows):
+        pairs = {name: getattr(other, name) for name in ("token", "feature", "target", "supervise", "document")}
+    else:
+        assert_array_equal(other["position_ids"][0], found.position + 1)
+        names = ("input_ids", "hidden_states", "verifier_last_hidden_states", "loss_mask", "document_ids")
+        pairs = {
+            own: other[name][0] for own, name in zip(("token", "feature", "target", "supervise", "document"), names)
         }
-        for document in given
-    ]
-    collate = data.CollateFn(ROWS, width, 3, dtype, preprocess=shift)
-    return lambda: collate(samples)
-
-
-def compared(found: PackedRows, peer: dict[str, Tensor]) -> None:
-    """`ValueError` unless the collator made the same rows; it counts positions from 1."""
-    pairs = {
-        "hidden_states": found.feature,
-        "verifier_last_hidden_states": found.target,
-        "input_ids": found.token,
-        "loss_mask": found.supervise,
-        "position_ids": found.position + 1,
-        "document_ids": found.document,
-    }
     for name, values in pairs.items():
-        if not torch.equal(peer[name][0], values):
-            raise ValueError(f"{name} differs")
+        assert_array_equal(values, getattr(found, name), err_msg=name)
 
 
-def timed(runs: dict[str, Contestant], rounds: int) -> dict[str, list[float]]:
-    """Seconds of the process's own time, the contestants in turn."""
-    found: dict[str, list[float]] = {name: [] for name in runs}
-    for run in runs.values():
-        run()
-    for _ in range(rounds):
-        for name, run in runs.items():
-            start = time.process_time()
-            run()
-            found[name].append(time.process_time() - start)
-    return found
+def planned(packed: Packed, batch: TokenBatch, growth: tuple[str, float] | None) -> dict[str, Any]:
+    """The race's contestants and how their answers are compared."""
+
+    def same(plan: RowPlan, other: Any) -> None:
+        if isinstance(other, tuple):
+            assert_array_equal(other[0], plan.source)
+            assert_array_equal(other[1], plan.visibility.dense())
+        elif isinstance(other, RowPlan | types.RowPlan):
+            for name in ("source", "target", "supervise", "position", "label"):
+                assert_array_equal(getattr(other, name), getattr(plan, name), err_msg=name)
+        else:
+            read = [packed.features[plan.source], packed.states[plan.target], plan.supervise, plan.position]
+            rows = PackedRows(read[0], packed.tokens[plan.advanced], *read[1:], batch.segment[0, plan.source])
+            same_rows(rows, other)
+
+    contestants = [
+        Contestant("fast", lambda: soft_rows(batch)),
+        Contestant("fast, numbers not looked at", lambda: soft_rows(batch, validate=False)),
+        Contestant("fast, from documents", packed.collated),
+        packed.peer(),
+        moved(packed.rows * (18 + 57)),  # bytes of an address that are read, and of a row that are written
+    ]
+    if packed.rows <= ROWS:  # a square of the rows
+        contestants.append(Contestant("dense", lambda: dense(batch), calls=2))
+    if packed.rows <= 256:
+        case = types.TokenBatch(*(getattr(batch, name).numpy() for name in types.TokenBatch.__dataclass_fields__))
+        contestants.append(Contestant("oracle", lambda: oracle.soft_rows(case), calls=1))
+    return {"contestants": contestants, "same": same, "growth": growth}
 
 
-def planning() -> dict[str, Contestant]:
-    """Which rows there are, and what each of them is."""
-    given = documents(1, torch.bfloat16)
-    packed, out = batch(given), row_buffers(ROWS, (3, 1), torch.bfloat16)
-    plan = soft_rows(packed)
-    rows = pack_rows(given, out, "advanced")
-    if not torch.equal(packed.tokens[0, plan.advanced], rows.token):
-        raise ValueError("plan and collation have other rows")
-    found: dict[str, Contestant] = {
-        "fast": lambda: soft_rows(packed),
-        "fast, unchecked": lambda: soft_rows(packed, validate=False),
-        "fast, of a size": lambda: soft_rows(packed, size=ROWS, validate=False),
-        "fast, hard rows": lambda: hard_rows(packed),
-        "fast, three steps": lambda: rollout_rows(packed, 3),
-        "fast, collated": lambda: pack_rows(given, out, "advanced"),
-        "dense": lambda: dense(packed),
-    }
-    peer = speculators(given, 1, torch.bfloat16)
-    return found if peer is None else found | {"speculators": peer}
+def test_planning(benchmark: Any) -> None:
+    packed = Packed(1)
+    batch = packed.batch()
+    how = planned(packed, batch, None)
+    how["contestants"] += [
+        Contestant("fast, of a size", lambda: soft_rows(batch, size=ROWS)),
+        Contestant("fast, rollout of three steps", lambda: rollout_rows(batch, 3), compared=False),
+    ]
+    race(benchmark, f"rows planned, S = {ROWS}", **how, rounds=31, calls=20, targets=[Target("speculators", times=4)])
 
 
-def collation(width: int) -> dict[str, Contestant]:
-    """Rows of a width, from documents to what a step is fed."""
-    dtype = torch.bfloat16
-    given, out = documents(width, dtype), row_buffers(ROWS, (3 * width, width), dtype)
-    source = [torch.randn(*shape).to(dtype) for shape in (out.feature.shape, out.target.shape)]
-    found: dict[str, Contestant] = {
-        "fast": lambda: pack_rows(given, out, "advanced"),
-        "fast, new buffers": lambda: pack_rows(given, row_buffers(ROWS, (3 * width, width), dtype), "advanced"),
-        "copy": lambda: [to.copy_(of) for to, of in zip((out.feature, out.target), source)],
-    }
-    peer = speculators(given, width, dtype)
-    if peer is not None:
-        compared(pack_rows(given, out, "advanced"), peer())
-        found["speculators"] = peer
-    return found
+@pytest.mark.parametrize("rows", [256, 1024, 4096, 16384, 65536])
+def test_planning_grows(benchmark: Any, rows: int) -> None:
+    packed = Packed(1, rows)
+    how = planned(packed, packed.batch(), ("rows", rows))
+    race(benchmark, f"rows planned, S = {rows}", **how, rounds=9, calls=5, memory=True)
 
 
-def visibility() -> dict[str, Contestant]:
-    """Blocks of 128 for flex attention; without a plan's cached parts."""
-    flex = importlib.import_module("torch.nn.attention.flex_attention")
-    given = documents(1, torch.bfloat16)
-    rows = pack_rows(given, row_buffers(ROWS, (3, 1), torch.bfloat16))
-    found: dict[str, Contestant] = {
-        "fast": lambda: rows.visibility.block_mask(),
-        "fast, documents": lambda: rows.visibility.documents(),
-        "fast, dense": lambda: rows.visibility.dense(),
-        "create_block_mask": lambda: flex.create_block_mask(
-            rows.visibility.predicate, None, None, ROWS, ROWS, device="cpu"
-        ),
-    }
-    if not torch.equal(found["fast"]().to_dense(), found["create_block_mask"]().to_dense()):
-        raise ValueError("other blocks")
-    try:
-        attention = importlib.import_module("speculators.models.eagle3.attention")
-    except ImportError:
-        return found
-    predicate = attention.create_combined_mask_mod(rows.document, ROWS)
-    return found | {"speculators": lambda: flex.create_block_mask(predicate, None, None, ROWS, ROWS, device="cpu")}
+@pytest.mark.parametrize("width", [1, 64, 1024, 4096])
+def test_collation(benchmark: Any, width: int) -> None:
+    packed = Packed(width)
+    buffers = [packed.out.feature, packed.out.target]
+    source = [torch.randn_like(each) for each in buffers]
+    size = sum(each.nbytes for each in buffers)
+    contestants = [
+        Contestant("fast", packed.collated),
+        Contestant("fast, new buffers", lambda: pack_rows(packed.documents, fresh(width), OWNER)),
+        packed.peer(),
+        bound("copied, the buffers whole", lambda: [to.copy_(of) for to, of in zip(buffers, source)]),
+        moved(2 * size),  # each byte is read and written
+    ]
+    race(
+        *(benchmark, f"collation, S = {ROWS}, d = {width}", contestants),
+        same=same_rows,
+        rounds=31 if width < 1024 else 15,
+        calls=20 if width < 64 else 5 if width < 1024 else 1,
+        targets=[Target("speculators", times=4), Target("memory", within=1.5)],
+        growth=("width of a state", width),
+    )
 
 
-def main() -> None:
-    """Print a table each; write JSON where asked."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--widths", type=int, nargs="*", default=[1, 64, 1024, 4096])
-    parser.add_argument("--json", type=Path)
-    asked = parser.parse_args()
-    torch.set_num_threads(1)
-    tables = [("planning", planning(), asked.rounds), ("visibility", visibility(), max(asked.rounds // 20, 3))]
-    report = []
-    for name, runs, rounds in tables:
-        report.append(told(name, timed(runs, rounds)))
-    for width in asked.widths:
-        rounds = max(asked.rounds // max(width // 64, 1), 9)
-        report.append(told(f"collation, d = {width}", timed(collation(width), rounds)))
-    if asked.json is not None:
-        asked.json.write_text(json.dumps(report, indent=1))
+def fresh(width: int) -> PackedRows:
+    return row_buffers(ROWS, (3 * width, width), DTYPE)
 
 
-def told(name: str, found: dict[str, list[float]]) -> dict[str, Any]:
-    """The table, printed."""
-    own = statistics.median(found["fast"])
-    print(f"{name}, S = {ROWS}, {len(LENGTHS)} documents")
-    table = {}
-    for contestant, seconds in found.items():
-        median = statistics.median(seconds)
-        table[contestant] = {"seconds": median, "least": min(seconds), "most": max(seconds), "ratio": median / own}
-        least = f"(least {1e3 * min(seconds):.3f})"
-        print(f"  {contestant:20} {1e3 * median:9.3f} ms {least}  {median / own:6.2f}", flush=True)
-    return {"table": name, "contestants": table}
+@pytest.mark.parametrize("rows", [1024, 4096])
+def test_block_mask(benchmark: Any, rows: int) -> None:
+    document = Packed(1, rows).collated().document.clone()
+
+    def seen() -> Any:
+        return PackedRows(*[document] * 6).visibility  # of its own, since one keeps what it finds
+
+    def torchs() -> Any:
+        return create_block_mask(seen().predicate, None, None, rows, rows, device="cpu")
+
+    race(
+        benchmark,
+        f"blocks of 128, S = {rows}",
+        [
+            Contestant("fast", lambda: blocks(seen().block_mask())),
+            Contestant("create_block_mask", lambda: blocks(torchs()), calls=1),
+            peer(
+                *("adapters.speculators", "bench.peers.speculators:block_mask", {"document": document.numpy()}), calls=1
+            ),
+            Contestant("documents and their lengths", lambda: seen().documents(), compared=False),
+        ],
+        same=same_blocks,
+        rounds=9,
+        calls=5,
+        memory=True,
+        growth=("rows", rows),
+    )
 
 
-if __name__ == "__main__":
-    main()
+def blocks(mask: Any) -> dict[str, Tensor]:
+    names = ("kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices")
+    return {name: getattr(mask, name) for name in names}
+
+
+def same_blocks(found: Any, other: Any) -> None:
+    """The first indices of a row of blocks are meant, as many as there are."""
+    for kind in ("", "full_"):
+        number, place = (
+            [np.asarray(each[f"{kind}{name}"])[0, 0] for each in (found, other)]
+            for name in ("kv_num_blocks", "kv_indices")
+        )
+        assert_array_equal(*number)
+        for i, count in enumerate(number[0]):
+            assert_array_equal(*[np.sort(each[i, :count]) for each in place])

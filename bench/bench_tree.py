@@ -1,164 +1,169 @@
 """What lies between the drafter and the verifier: the best nodes, parents, mask, positions, sibling links, leaf table.
 
-    python -m tools.environment adapters.angelslim -m bench.bench_tree [--trees 1 64] [--rounds 30] [--json FILE]
+    python -m pytest bench/bench_tree.py
 
-Trees of `--width` k and `--depth` as EAGLE-2 grows them (k + (depth − 1)·k² candidates), of which `--budget` are kept.
-One thread, contestants in turn on the same candidates, medians of the process's own time, and ratios to the fast path.
-The results are checked equal first. `fast` looks at no number, as no peer does; `fast, validated` does what a call
-does by default. `torch` is the way without the host, on a CPU. AngelSlim takes part where it is installed: its
-`_finalize_results`, tree by tree, as it has no batch; it makes no sibling links.
+Trees as EAGLE-2 grows them, of width 10 and depth 7: 610 candidates, of which 60 are kept. The laws are sharp enough
+(a first child holds 0.57 on average) for most trees to reach that depth. Growth has looked at its candidates, so `fast`
+does not; `fast, candidates looked at` does, as for those from elsewhere. `without the host` is the way of a GPU, here
+on a CPU. The peer is AngelSlim's `_finalize_results`, a call a tree; it makes no sibling links. The bound is what has
+to be read and written.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
-import time
 from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 import torch
+from numpy.testing import assert_array_equal
 from torch import Tensor
 
+from bench.side_by_side import Contestant, Target, moved, peer, race
 from oracle import tree as oracle
+from oracle.fast.masks import tree_mask
 from oracle.fast.tree import Candidates, FlatTrees, Frontier, grow_tree, keep_best
-from oracle.types import CandidateTree, FlattenCase, SelectionCase
+from oracle.types import CandidateTree, FlattenCase, FlatTree, MaskCase, SelectionCase
 
+WIDTH, DEPTH, BUDGET, BASE = 10, 7, 60, 100
 VOCABULARY = 1000
-Contestant = Callable[[], object]
+ANGELSLIM = {1: 3, 64: 20}
+"""Times the fast path that AngelSlim is asked to take, by trees."""
 
 
-def grown(trees: int, width: int, depth: int) -> Candidates:
-    """Trees from random rows."""
+def grown(trees: int, depth: int = DEPTH) -> Candidates:
+    """Trees from random laws."""
     generator = torch.Generator().manual_seed(0)
 
     def drafter(frontier: Frontier) -> Tensor:
-        return torch.softmax(2 * torch.randn(*frontier.node.shape, VOCABULARY, generator=generator), -1)
+        return torch.softmax(5 * torch.randn(*frontier.node.shape, VOCABULARY, generator=generator), -1)
 
-    return grow_tree(drafter, width, width, depth, trees)
+    return grow_tree(drafter, WIDTH, WIDTH, depth, trees)
 
 
-def by_oracle(given: Candidates, budget: int, base: int) -> Contestant:
+def dense(given: Candidates, budget: int) -> dict[str, Tensor]:
+    """The plain torch version: nodes against nodes, and the mask as a power of the parents' matrix."""
+    node = given.log_value.topk(budget).indices.sort().values
+    token, depth, above = (one.gather(1, node) for one in (given.token, given.depth, given.parent))
+    below = node.unsqueeze(1) == above.unsqueeze(2)
+    parent = torch.where(below.any(2), below.int().argmax(2), -1)
+    visible = below | torch.eye(budget, dtype=torch.bool)
+    for _ in range((DEPTH - 1).bit_length()):
+        visible = visible.float() @ visible.float() > 0
+    siblings = (parent.unsqueeze(1) == parent.unsqueeze(2)).triu(1)
+    following = torch.where(siblings.any(2), siblings.int().argmax(2), -1)
+    first = torch.where(below.any(1), below.int().argmax(1), -1)
+    rows = torch.where(visible, torch.arange(budget), budget).sort(2).values[..., :DEPTH]
+    paths = torch.where(rows < budget, rows, -1)[first < 0]
+    position = BASE + torch.nn.functional.pad(depth, (1, 0))
+    fields = {"node": node, "token": token, "parent": parent, "depth": depth, "visible": visible}
+    return fields | {"first_child": first, "next_sibling": following, "paths": paths, "position": position}
+
+
+def by_oracle(given: Candidates, budget: int) -> Callable[[], list[FlatTree]]:
     """Tree by tree."""
     trees = [CandidateTree(*(one[b].numpy() for one in given[:5])) for b in range(len(given.parent))]
-
-    def run() -> object:
-        return oracle.flatten_tree(
-            [FlattenCase(tree, oracle.select_nodes(SelectionCase(tree, budget)), base) for tree in trees]
-        )
-
-    return run
+    selections = [SelectionCase(tree, budget) for tree in trees]
+    return lambda: oracle.flatten_tree([FlattenCase(one.tree, oracle.select_nodes(one), BASE) for one in selections])
 
 
-def by_angelslim(given: Candidates, width: int, budget: int) -> Contestant:
-    """Its lists of scores, tokens and parents, a tensor a layer, are made before the clock runs."""
-    from adapters.angelslim_engine import angelslim
-
-    drafter = angelslim().drafter.Llama3Eagle3Drafter
-    model = drafter.__new__(drafter)
-    vars(model).update(total_tokens=budget, top_k=width)
-    sizes = [width] + [width * width] * ((given.parent.shape[1] - width) // (width * width))
-    trees = []
-    for b in range(len(given.parent)):
-        scores, tokens = (list(one[b].split(sizes)) for one in (given.log_value, given.token))
-        parents = [one[:: min(width, len(one))] + 1 for one in given.parent[b].split(sizes)]
-        trees.append((scores, tokens, torch.zeros(1, dtype=torch.int64), parents))
-
-    def run() -> object:
-        return [model._finalize_results(*tree, None) for tree in trees]
-
-    return run
-
-
-def contestants(given: Candidates, width: int, budget: int, base: int) -> dict[str, Contestant]:
-    """Those that can be had here."""
-    found: dict[str, Contestant] = {
-        "fast": lambda: keep_best(given, budget, base, validate=False),
-        "fast, validated": lambda: keep_best(given, budget, base),
-        "torch": lambda: keep_best(given, budget, base, validate=False, vectorised=True),
-        "oracle": by_oracle(given, budget, base),
-    }
-    try:
-        found["angelslim"] = by_angelslim(given, width, budget)
-    except Exception as error:
-        if type(error).__name__ != "AdapterError":
-            raise
-    return found
+def same(ours: FlatTrees, other: Any) -> None:
+    """A dictionary has the fields of a batch, or AngelSlim's of each tree, in which the root is row 0."""
+    if isinstance(other, FlatTrees):
+        other = other._asdict()
+        other["paths"] = other["paths"][:, : ours.paths.shape[1]]
+    if isinstance(other, dict) and "node" in other:
+        for name, values in other.items():
+            found = getattr(ours, name)
+            if values.ndim < found.ndim:  # the paths of all trees
+                found = found[found[:, :, 0] >= 0]
+            rows = [(0, 0)] * (values.ndim - 1) + [(0, values.shape[-1] - found.shape[-1])]
+            assert_array_equal(values, np.pad(found.numpy(), rows, constant_values=-1), err_msg=name)
+        return
+    for b in range(len(ours.parent)):
+        paths = ours.paths[b, : ours.leaves[b], : ours.depth[b].max()]
+        if isinstance(other, dict):
+            assert_array_equal(other[f"token{b}"][0, 1:], ours.token[b])
+            assert_array_equal(other[f"mask{b}"][0, 0, 1:, 1:] > 0, ours.visible[b])
+            assert_array_equal(other[f"position{b}"] + BASE, ours.position[b])
+            rows = other[f"paths{b}"][:, 1:]
+            assert_array_equal(np.where(rows > 0, rows - 1, -1), paths)
+        else:
+            for name, values in vars(other[b]).items():
+                assert_array_equal(values, paths if name == "paths" else getattr(ours, name)[b], err_msg=name)
 
 
-def compared(found: dict[str, Contestant], base: int) -> None:
-    """`ValueError` unless parents, tokens, masks, positions, links and paths agree."""
-    made = found["oracle"]()
-    for name, run in found.items():
-        answer = run()
-        for b, right in enumerate(made):  # type: ignore[attr-defined]
-            if name == "angelslim":
-                tokens, paths, mask, position = (one.numpy() for one in answer[b])  # type: ignore[index]
-                pairs = {
-                    "token": (tokens[0, 1:], right.token),
-                    "paths": (np.where(paths[:, 1:] > 0, paths[:, 1:] - 1, -1), right.paths),
-                    "visible": (mask[0, 0, 1:, 1:] > 0, right.visible),
-                    "position": (position + base, right.position),
-                }
-            elif isinstance(answer, FlatTrees):
-                one = {key: value[b].numpy() for key, value in answer._asdict().items()}
-                one["paths"] = one["paths"][: one["leaves"], : right.paths.shape[1]]
-                pairs = {key: (one[key], getattr(right, key)) for key in vars(right)}
-            else:
-                continue
-            for key, (ours, wanted) in pairs.items():
-                if not np.array_equal(ours, wanted):
-                    raise ValueError(f"{name}: {key} of tree {b} differs: {ours} where the oracle has {wanted}")
+def kept(trees: int, budget: int = BUDGET, depth: int = DEPTH) -> tuple[list[Any], Candidates]:
+    """Who takes part, and the candidates."""
+    given = grown(trees, depth)
+    arrays = {name: getattr(given, name).numpy() for name in ("log_value", "token", "parent")}
+    arrays |= {"width": np.array(WIDTH), "budget": np.array(budget)}
+    answer = keep_best(given, budget, BASE)
+    size = sum(one.numel() * one.element_size() for one in (given.log_value, *answer))
+    contestants = [
+        Contestant("fast", lambda: keep_best(given, budget, BASE)),
+        Contestant("fast, candidates looked at", lambda: keep_best(given._replace(seen=()), budget, BASE)),
+        peer("adapters.angelslim", "bench.peers.angelslim:tree_layout", arrays, calls=1 if trees > 4 else None),
+        Contestant("without the host", lambda: keep_best(given, budget, BASE, vectorised=True)),
+        Contestant("dense", lambda: dense(given, budget)),
+        moved(size),
+    ]
+    if trees == 1:
+        contestants.append(Contestant("oracle", by_oracle(given, budget), calls=1))
+    return contestants, given
 
 
-def timed(found: dict[str, Contestant], rounds: int) -> dict[str, dict[str, float]]:
-    """Seconds of the process and of the wall, medians over rounds in which each runs in turn."""
-    spent: dict[str, list[tuple[float, float]]] = {name: [] for name in found}
-    for _ in range(rounds):
-        for name, run in found.items():
-            if name == "oracle" and len(spent[name]) >= 3:
-                continue
-            own, wall = time.process_time(), time.perf_counter()
-            run()
-            spent[name].append((time.process_time() - own, time.perf_counter() - wall))
-    return {
-        name: {
-            "process": statistics.median(own for own, _ in times),
-            "least": min(own for own, _ in times),
-            "wall": statistics.median(wall for _, wall in times),
-        }
-        for name, times in spent.items()
-    }
+@pytest.mark.parametrize("trees", [1, 4, 16, 64, 256])
+def test_keep(benchmark: Any, trees: int) -> None:
+    """Growth with the batch."""
+    targets = [Target("angelslim", times=ANGELSLIM[trees])] if trees in ANGELSLIM else []
+    race(
+        *(benchmark, f"post-processing of {trees} tree{'s' * (trees > 1)}, {BUDGET} of 610 nodes", kept(trees)[0]),
+        same=same,
+        rounds=25,
+        calls=max(1, 40 // trees),
+        memory=trees == 64,
+        targets=targets,
+        growth=("trees", trees),
+    )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--trees", type=int, nargs="+", default=[1, 64])
-    parser.add_argument("--width", type=int, default=10)
-    parser.add_argument("--depth", type=int, default=7)
-    parser.add_argument("--budget", type=int, default=60)
-    parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--json", type=Path)
-    chosen = parser.parse_args()
-    torch.set_num_threads(1)
-    table: dict[str, dict[str, dict[str, float]]] = {}
-    for trees in chosen.trees:
-        given = grown(trees, chosen.width, chosen.depth)
-        found = contestants(given, chosen.width, chosen.budget, base=100)
-        compared(found, base=100)
-        made = table[str(trees)] = timed(found, chosen.rounds if trees > 1 else 20 * chosen.rounds)
-        print(f"\n{trees} trees, {given.parent.shape[1]} candidates, {chosen.budget} kept")
-        for name, times in made.items():
-            ratio, least = (times[key] / made["fast"][key] for key in ("process", "least"))
-            print(
-                f"  {name:16} {1e3 * times['process']:9.3f} ms  {ratio:6.1f}×   least {1e3 * times['least']:9.3f} ms "
-                f" {least:6.1f}×   wall {1e3 * times['wall']:9.3f} ms"
-            )
-    if chosen.json:
-        chosen.json.write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
+@pytest.mark.parametrize("budget", [15, 30, 120, 240])
+def test_keep_more(benchmark: Any, budget: int) -> None:
+    """Growth with the nodes that are kept."""
+    title = f"post-processing of 16 trees, {budget} of 610 nodes"
+    race(benchmark, title, kept(16, budget)[0], same=same, rounds=10, calls=2, growth=("nodes kept", budget))
 
 
-if __name__ == "__main__":
-    main()
+@pytest.mark.parametrize("depth", [2, 4, 8, 16, 32])
+def test_keep_deeper(benchmark: Any, depth: int) -> None:
+    """Growth with the depth of the candidates, a hundred more a layer."""
+    contestants = [one for one in kept(16, depth=depth)[0] if one.name != "dense"]  # it is for depth 7
+    title = f"post-processing of 16 trees of depth {depth}"
+    race(benchmark, title, contestants, same=same, rounds=10, calls=2, growth=("depth", depth))
+
+
+@pytest.mark.parametrize("form", ["allowed", "packed32"])
+def test_mask(benchmark: Any, form: str) -> None:
+    """Masks of 64 trees behind 512 decided tokens each."""
+    parent = keep_best(grown(64), BUDGET).parent
+    cases = [MaskCase(one.numpy(), 512, form) for one in parent]
+
+    def equal(ours: Tensor, other: Any) -> None:
+        assert_array_equal(ours.numpy(), np.stack(other) if isinstance(other, list) else other.numpy())
+
+    from oracle.masks import tree_mask as by_oracle
+
+    race(
+        *(benchmark, f"masks of 64 trees, {form}"),
+        [
+            Contestant("fast", lambda: tree_mask(parent, 512, form)),
+            Contestant("without the host", lambda: tree_mask(parent, 512, form, vectorised=True)),
+            Contestant("oracle", lambda: by_oracle(cases), calls=1),
+            moved(tree_mask(parent, 512, form).nbytes),
+        ],
+        same=equal,
+        rounds=8,
+        calls=5,
+    )

@@ -22,7 +22,7 @@ from tests.running import ROOT, environment, run
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LANGUAGES = {"console", "sh", "python", "text", "json"}
-LONG = {"make test": ".ci/run", "make full": "", "make conformance": ".ci/run"}
+LONG = {"make test": ".ci/run", "make full": "", "make conformance": ".ci/run", "make bench": ""}
 """Commands that start so are not run here, but where the value says; `make full` is all of them at length."""
 ELSEWHERE = {
     "python -m pip install .": "tests/test_wheel.py",
@@ -163,7 +163,7 @@ def test_ci_runs_every_implementation() -> None:
     listed = re.search(r"^IMPLEMENTATIONS = (.+)$", makefile, re.MULTILINE)
     assert listed
     for implementation in listed[1].split():
-        option = "" if implementation == "adapters.reference" else f" IMPL={implementation}"
+        option = "" if implementation == "adapters.fast" else f" IMPL={implementation}"
         assert covered(f"make conformance{option}", ROOT / ".ci" / "run")
     # an environment of several, and what needs a clone of the user's
     unreached = {"trainers", "eagle", "eagle_engine", "eagle_engine1", "hass"}

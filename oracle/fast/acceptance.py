@@ -8,6 +8,7 @@ CUDA graph; `vectorised` asks for either way by name.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -40,14 +41,13 @@ def verify_greedy(
     batch, nodes = _structure(drafts)
     rows = laws(target, False, "target", batch, nodes + 1)
     validate, vectorised = _ways(rows, validate, vectorised)
-    if validate:
-        drafted.numbers(drafts, rows, False)
+    found_nodes = drafted.validated(drafts, rows, False) if validate else None
     if vectorised:
         found = deciding.greedy(drafts, rows)
         _laws_only(found, rows, validate)
         return found
     scores = walking.Opened(rows, validate)
-    nodes_of = walking.Nodes(drafts, rows.vocabulary)
+    nodes_of = walking.Nodes(found_nodes or drafted.listed(drafts), rows.vocabulary)
     return _gathered([walking.greedy(scores, nodes_of, b) for b in range(batch)])
 
 
@@ -77,29 +77,27 @@ def verify_sampled(
     """
     _structure(drafts)
     drafted.uniforms(spent.accept, spent.frontier, drafts)
-    accept: list[list[float]] = []
-    frontier: list[float] = []
 
-    def given() -> walking.Spend:
-        accept.extend(spent.accept.tolist())
-        frontier.extend(spent.frontier.tolist())
-        return lambda b, node: frontier[b] if node < 0 else accept[b][node]
+    def given(validated: bool) -> Callable[[int], walking.Spend]:
+        accept, frontier = spent.accept.tolist(), spent.frontier.tolist()
 
-    def checked() -> walking.Spend:
-        found = given()
+        def spender(b: int) -> walking.Spend:
+            own = [*accept[b], frontier[b]]  # the frontier's stands at −1
 
-        def spend(b: int, node: int) -> float:
-            value = found(b, node)
-            if not 0 <= value < 1:
-                name, index = ("frontier", (b,)) if node < 0 else ("accept", (b, node))
-                raise BadInput(f"coins.{name}", index, "a coin lies in [0, 1)", value)
-            return value
+            def checked(node: int) -> float:
+                value: float = own[node]
+                if not 0 <= value < 1:
+                    name, index = ("frontier", (b,)) if node < 0 else ("accept", (b, node))
+                    raise BadInput(f"coins.{name}", index, "a coin lies in [0, 1)", value)
+                return value
 
-        return spend
+            return checked if validated else own.__getitem__
+
+        return spender
 
     return _verify(
         *(drafts, target, draft, proposal, (target_logits, draft_logits), tests, validate, vectorised),
-        *(lambda: spent, lambda validated: checked() if validated else given()),
+        *(lambda: spent, given),
     )
 
 
@@ -128,11 +126,10 @@ def verify_random(
     names = None if requests is None else requests_of(requests, batch, device, "requests")
     where = None if positions is None else requests_of(positions, batch, device, "positions")
 
-    def lazily(_: bool) -> walking.Spend:
+    def lazily(_: bool) -> Callable[[int], walking.Spend]:
         own = range(batch) if names is None else names.tolist()
         places = [0] * batch if where is None else where.tolist()
-        streams = [stream_of(seed, request, place) for request, place in zip(own, places)]
-        return lambda b, node: coin(streams[b], node)
+        return lambda b: partial(coin, stream_of(seed, own[b], places[b]))
 
     return _verify(
         *(drafts, target, draft, proposal, (target_logits, draft_logits), tests, validate, vectorised),
@@ -150,7 +147,7 @@ def _verify(
     validate: bool | None,
     vectorised: bool | None,
     all_coins: Callable[[], Coins],
-    spender: Callable[[bool], walking.Spend],
+    spender: Callable[[bool], Callable[[int], walking.Spend]],
 ) -> Decisions:
     batch, nodes = drafts.token.shape
     proposal = drafted.proposal_of(proposal)
@@ -161,11 +158,10 @@ def _verify(
             raise BadInput("draft", (), f"a proposal {proposal!r} has draft rows", None)
         q = laws(draft, logits[1], "draft", batch, nodes if drafts.parent is None else nodes + 1, p)
     validate, vectorised = _ways(p, validate, vectorised)
-    if validate:
-        drafted.numbers(drafts, p, proposal != "iid")
+    nodes_of = drafted.validated(drafts, p, proposal != "iid") if validate else None
     if not vectorised:
         walk = walking.Sampling(
-            walking.Nodes(drafts, p.vocabulary),
+            walking.Nodes(nodes_of or drafted.listed(drafts), p.vocabulary),
             walking.opened(p, validate),
             None if q is None else walking.opened(q, validate),
             proposal == "without_replacement",

@@ -1,16 +1,18 @@
-"""Attention of a step of a rollout: causal over the rows of step 0, and beside it one key of each later step.
+"""Attention of a rollout: causal over the rows of step 0, and beside it one key of each later step.
 
 A query at anchor a sees the step-0 rows of its document up to a, and of every later step the row at its own anchor
-(VISIBILITY 4xx). The causal part runs through a fused attention that tells its log-sum-exp; each later step is one
+(VISIBILITY 4xx, 5xx). The causal part runs through a fused attention that tells its log-sum-exp; each later step is one
 score a query, a diagonal, and joins it by log-sum-exp. Backward, the fused kernel is given the joint log-sum-exp and
-the joint output instead of its own: P = exp(s − lse) and dS = P · (dP − Σ dO · O) hold for any part of a softmax
-if lse and O are those of the whole. So nothing of size S · S, let alone (S · T)², is ever stored.
+the joint output instead of its own: P = exp(s − lse) and dS = P · (dP − Σ dO · O) hold for any part of a softmax if lse
+and O are those of the whole. So nothing of size S · S, let alone (S · T)², is ever stored.
+
+Rows that have no node are never read: every tensor is cut to what the layout says before anything is done with it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,228 +20,288 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from oracle.errors import BadInput
+from oracle.fast.causal import causal, causal_backward
+from oracle.fast.layout import Layout
 
-ROWS = 512
-"""Rows of one head that are worked on at once: what they need stays in a core's cache."""
+ELEMENTS = 2**16
+"""How much of a tensor is worked on at once on a CPU: what a block needs stays in a core's cache."""
 
 
 def rollout_step_attention(
     query: Tensor,
     keys: Sequence[Tensor],
     values: Sequence[Tensor],
-    documents: Sequence[int] | None = None,
+    layout: Layout | None = None,
     scale: float | None = None,
 ) -> Tensor:
-    """Attention of one step of a rollout, differentiable once in every tensor.
+    """Attention of one step of a rollout, as a trainer runs it, differentiable once in every tensor.
 
     query: [B, H, S, d], of step len(keys) − 1. keys, values: one of each step up to it, step 0 first, [B, G, S, d]
-    where G divides H (grouped queries: head h reads group h // (H / G)). documents: lengths that sum to S, of the
-    documents packed one behind another in every batch row; None = one. scale: None = 1/√d.
+    where G divides H (grouped queries: head h reads group h // (H / G)). layout: None = one document a batch row, all
+    of whose rows have a node at every step. scale: None = 1/√d.
 
-    Returns [B, H, S, d] of the query's dtype; sums and the softmax are float32 at least. Raises `BadInput`.
+    Returns [B, H, S, d] of the query's dtype, zeros where there is no node; sums and the softmax are float32 at least.
+    Raises `BadInput`.
     """
-    _validate(query, keys, values)
-    lengths = _lengths(documents, query.shape[2])
-    scale = 1 / math.sqrt(query.shape[3]) if scale is None else float(scale)
-    output: Tensor = _StepAttention.apply(query, lengths, scale, len(keys), *keys, *values)  # type: ignore[no-untyped-call]
-    return output
+    return _attention((query,), keys, values, layout, scale)[0]
 
 
-class _StepAttention(torch.autograd.Function):
-    """Saves the inputs, the output, the joint log-sum-exp and one weight a query and later step."""
+def rollout_attention(
+    queries: Sequence[Tensor],
+    keys: Sequence[Tensor],
+    values: Sequence[Tensor],
+    layout: Layout | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, ...]:
+    """Attention of all steps of a rollout, the query, key and value of each step given: its output, of each step.
+
+    Tensors, layout and scale are those of `rollout_step_attention`. Raises `BadInput`.
+    """
+    if len(queries) != len(keys):
+        raise BadInput("queries", (), "there is one of each step, as of keys", len(queries))
+    return _attention(queries, keys, values, layout, scale)
+
+
+def _attention(
+    queries: Sequence[Tensor],
+    keys: Sequence[Tensor],
+    values: Sequence[Tensor],
+    layout: Layout | None,
+    scale: float | None,
+) -> tuple[Tensor, ...]:
+    queries, keys, values = tuple(queries), tuple(keys), tuple(values)  # a tensor of all steps is a sequence, too
+    _validate(queries, keys, values)
+    batch, _, length, width = queries[0].shape
+    layout = Layout.packed([length]) if layout is None else layout
+    if layout.length != length:
+        raise BadInput("layout", (), f"is of the {length} rows", layout.length)
+    if any((document.batch.stop or 0) > batch for document in layout.documents):
+        raise BadInput("layout", (), f"is of the {batch} batch rows", len(layout.documents))
+    scale = 1 / math.sqrt(width) if scale is None else float(scale)
+    outputs: tuple[Tensor, ...] = _Rollout.apply(layout, scale, len(keys), *queries, *keys, *values)  # type: ignore[no-untyped-call]
+    return outputs
+
+
+class _Rollout(torch.autograd.Function):
+    """Saves the tensors, the outputs, the joint log-sum-exp, and one weight a query and later step."""
 
     @staticmethod
-    def forward(
-        ctx: Any, query: Tensor, lengths: tuple[int, ...], scale: float, steps: int, *tensors: Tensor
-    ) -> Tensor:
-        keys, values = tensors[:steps], tensors[steps:]
-        output, lse = _causal(query, keys[0], values[0], lengths, scale)
-        weights = lse.new_empty((steps - 1, *lse.shape))
-        for place, group in _blocks(query, keys[0]):
-            scores = lse.new_empty((steps, *lse[place].shape))
-            scores[0] = lse[place]
-            q = query[place].to(lse.dtype) * scale
-            for t in range(1, steps):
-                torch.sum(q * keys[t][group], -1, out=scores[t])
-            joint = torch.logsumexp(scores, 0)
-            lse[place] = joint
-            shares = scores.sub_(joint).exp_()
-            weights[(slice(None), *place)] = shares[1:]
-            mixed = output[place].to(lse.dtype) * shares[0].unsqueeze(-1)
-            for t in range(1, steps):
-                mixed.addcmul_(shares[t].unsqueeze(-1), values[t][group].to(lse.dtype))
-            output[place] = mixed
-        ctx.save_for_backward(query, output, lse, weights, *tensors)
-        ctx.lengths, ctx.scale, ctx.steps = lengths, scale, steps
-        return output
+    def forward(ctx: Any, layout: Layout, scale: float, steps: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+        count = len(tensors) - 2 * steps
+        queries, keys, values = _apart(tensors, steps)
+        made = [_step(q, keys[: s + 1], values[: s + 1], layout, scale) for s, q in enumerate(queries, steps - count)]
+        outputs, lse, weights = zip(*made)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*tensors, *outputs, *lse, *weights)
+        ctx.layout, ctx.scale, ctx.steps, ctx.count = layout, scale, steps, count
+        return outputs
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        query, output, lse, weights, *tensors = ctx.saved_tensors
-        steps: int = ctx.steps
-        keys, values = tensors[:steps], tensors[steps:]
-        grad_query, grad_key, grad_value = _causal_backward(
-            grad, query, keys[0], values[0], output, lse, ctx.lengths, ctx.scale
-        )
-        grouped = query.shape[1] != keys[0].shape[1]
-        make = torch.zeros_like if grouped else torch.empty_like
-        grad_keys = [make(key, dtype=lse.dtype) for key in keys[1:]]
-        grad_values = [make(value, dtype=lse.dtype) for value in values[1:]]
-        for place, group in _blocks(query, keys[0]):
-            upstream, q = grad[place].to(lse.dtype), query[place].to(lse.dtype)
-            inner = (upstream * output[place]).sum(-1)
-            joined = grad_query[place].to(lse.dtype)
-            for t in range(steps - 1):
-                share = weights[(t, *place)]
-                product = (upstream * values[t + 1][group]).sum(-1)
-                score = product.sub_(inner).mul_(share).mul_(ctx.scale).unsqueeze(-1)
-                joined.addcmul_(score, keys[t + 1][group].to(lse.dtype))
-                if grouped:
-                    grad_keys[t][group].addcmul_(score, q)
-                    grad_values[t][group].addcmul_(share.unsqueeze(-1), upstream)
-                else:
-                    torch.mul(score, q, out=grad_keys[t][group])
-                    torch.mul(share.unsqueeze(-1), upstream, out=grad_values[t][group])
-            grad_query[place] = joined
-        later = [g.to(x.dtype) for g, x in zip((*grad_keys, *grad_values), (*keys[1:], *values[1:]))]
-        return (
-            *(grad_query, None, None, None),
-            *(grad_key, *later[: steps - 1], grad_value, *later[steps - 1 :]),
-        )
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        steps, count, layout, scale = ctx.steps, ctx.count, ctx.layout, ctx.scale
+        saved = ctx.saved_tensors
+        queries, keys, values = _apart(saved[: count + 2 * steps], steps)
+        outputs, lse, weights = (saved[i:][:count] for i in range(count + 2 * steps, len(saved), count))
+        grad_queries: list[Tensor | None] = [None] * count
+        grad_keys, grad_values = _Gathering(keys), _Gathering(values)
+        for i, grad in enumerate(grads):
+            if grad is not None:
+                s = steps - count + i
+                grad_queries[i] = _step_backward(
+                    *(grad, queries[i], keys[: s + 1], values[: s + 1], outputs[i], lse[i], weights[i]),
+                    *(layout, scale, grad_keys, grad_values),
+                )
+        return (None, None, None, *grad_queries, *grad_keys.found(), *grad_values.found())
 
 
-Place = tuple[int | slice, int | slice, slice]
+class _Gathering:
+    """Gradients of tensors, the first part of each written, the others added to it."""
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self.tensors = tensors
+        self.sums: list[Tensor | None] = [None] * len(tensors)
+
+    def at(self, t: int, whole: bool) -> tuple[Tensor, bool]:
+        """That of tensor t, and whether nothing is in it yet; it is made of zeros unless the whole is written."""
+        known = self.sums[t]
+        if known is not None:
+            return known, False
+        make = torch.empty_like if whole else torch.zeros_like
+        made = self.sums[t] = make(self.tensors[t], dtype=_accumulated(self.tensors[t].dtype))
+        return made, True
+
+    def add(self, t: int, part: Tensor) -> None:
+        """One part more, which is given away."""
+        known = self.sums[t]
+        self.sums[t] = part.to(_accumulated(part.dtype)) if known is None else known.add_(part)
+
+    def found(self) -> list[Tensor | None]:
+        return [None if g is None else g.to(x.dtype) for g, x in zip(self.sums, self.tensors)]
+
+
+def _step(
+    query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor], layout: Layout, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Output [B, H, S, d]; log-sum-exp [B, G, H / G, S] and weights [s, B, G, H / G, S] by anchor."""
+    step = len(keys) - 1
+    output, lse = causal(query, keys[0], values[0], layout, step, scale)
+    grouped = _Grouped(query, keys[0], layout, step)
+    q, o = grouped.queries(query), grouped.queries(output)
+    later = [(t, grouped.keys(keys[t]), grouped.keys(values[t])) for t in range(1, step + 1)]
+    scores = (lse.new_empty if grouped.full else lse.new_zeros)((step + 1, *q.shape[:4]))
+    for block in grouped.blocks:
+        own = grouped.read(q, block, step)
+        product = torch.empty_like(own)
+        for t, key, _ in later:
+            torch.mul(own, grouped.read(key, block, t), out=product)
+            torch.sum(product, -1, out=scores[t][block])
+    scores.mul_(scale)
+    scores[0] = grouped.queries(lse)
+    joint = torch.logsumexp(scores, 0)
+    weights = scores.sub_(joint).exp_().unsqueeze(-1)
+    for block in grouped.blocks if later else ():
+        mixed = grouped.read(o, block, step)
+        mixed.mul_(weights[0][block])
+        for t, _, value in later:
+            mixed.addcmul_(weights[t][block], grouped.read(value, block, t))
+        grouped.write(o, block, step, mixed)
+    return output, joint, weights[1:]
+
+
+def _step_backward(
+    grad: Tensor,
+    query: Tensor,
+    keys: Sequence[Tensor],
+    values: Sequence[Tensor],
+    output: Tensor,
+    lse: Tensor,
+    weights: Tensor,
+    layout: Layout,
+    scale: float,
+    grad_keys: _Gathering,
+    grad_values: _Gathering,
+) -> Tensor:
+    """The query's gradient; those of keys and values are added to what is known of them."""
+    step = len(keys) - 1
+    grad_query, first_key, first_value = causal_backward(
+        *(grad, query, keys[0], values[0], output, lse.flatten(1, 2), layout, step, scale)
+    )
+    grad_keys.add(0, first_key)
+    grad_values.add(0, first_value)
+    grouped = _Grouped(query, keys[0], layout, step)
+    q, o, upstream, joined = (grouped.queries(x) for x in (query, output, grad, grad_query))
+    later = [(t, grouped.keys(keys[t]), grouped.keys(values[t])) for t in range(1, step + 1)]
+    dots = (lse.new_empty if grouped.full else lse.new_zeros)((step + 1, *q.shape[:4]))
+    into = [(*grad_values.at(t, grouped.full), weights[t - 1]) for t in range(1, step + 1)]
+    for block in grouped.blocks if later else ():
+        own = grouped.read(upstream, block, step)
+        product = torch.empty_like(own)
+        torch.mul(own, grouped.read(o, block, step), out=product)
+        torch.sum(product, -1, out=dots[0][block])
+        for (t, _, value), (found, fresh, weight) in zip(later, into):
+            torch.mul(own, grouped.read(value, block, t), out=product)
+            torch.sum(product, -1, out=dots[t][block])
+            grouped.gather(found, block, t, own, weight[block], fresh)
+    slopes = dots[1:].sub_(dots[0]).unsqueeze(-1).mul_(weights).mul_(scale)
+    into = [(*grad_keys.at(t, grouped.full), slopes[t - 1]) for t in range(1, step + 1)]
+    for block in grouped.blocks if later else ():
+        own, mixed = grouped.read(q, block, step), grouped.read(joined, block, step)
+        for (t, key, _), (found, fresh, slope) in zip(later, into):
+            mixed.addcmul_(slope[block], grouped.read(key, block, t))
+            grouped.gather(found, block, t, own, slope[block], fresh)
+        grouped.write(joined, block, step, mixed)
+    return grad_query
+
+
+Block = tuple[slice, slice, slice, slice]
 _ALL = slice(None)
 
 
-def _blocks(query: Tensor, key: Tensor) -> Iterator[tuple[Place, Place]]:
-    """Where a block stands in the queries, and where in the keys of its groups: some rows of a head, or, on a GPU, all
-    heads that read the groups in turn."""
-    batch, heads, rows, _ = query.shape
-    share = heads // key.shape[1]
-    if query.device.type != "cpu":
-        for r in range(share):
-            yield (_ALL, slice(r, None, share), _ALL), (_ALL, _ALL, _ALL)
-        return
-    for b in range(batch):
-        for h in range(heads):
-            for start in range(0, rows, ROWS):
-                part = slice(start, min(start + ROWS, rows))
-                yield (b, h, part), (b, h // share, part)
+class _Grouped:
+    """Tensors by group, [B, G, heads of the group or 1, S, d], and the blocks of rows that have a node at a step."""
 
+    def __init__(self, query: Tensor, key: Tensor, layout: Layout, step: int) -> None:
+        self.groups, self.share = key.shape[1], query.shape[1] // key.shape[1]
+        self.layout, self.full, self.dtype = layout, layout.full(step), _accumulated(query.dtype)
+        self.blocks = list(self._cut(query, step))
 
-def _parts(lengths: tuple[int, ...], share: int) -> Iterator[tuple[slice, slice]]:
-    """Heads that read the groups in turn, and the rows of a document."""
-    for r in range(share):
-        start = 0
-        for length in lengths:
-            yield slice(r, None, share), slice(start, start + length)
-            start += length
+    def queries(self, tensor: Tensor) -> Tensor:
+        return tensor.unflatten(1, (self.groups, self.share))
 
+    def keys(self, tensor: Tensor) -> Tensor:
+        return tensor.unsqueeze(2)
 
-def _causal(query: Tensor, key: Tensor, value: Tensor, lengths: tuple[int, ...], scale: float) -> tuple[Tensor, Tensor]:
-    """Output [B, H, S, d] and log-sum-exp [B, H, S] of the causal part; both are the caller's to write to."""
-    share = query.shape[1] // key.shape[1]
-    if share == 1 and len(lengths) == 1:
-        return _fused(query, key, value, scale)
-    output = torch.empty_like(query, memory_format=torch.contiguous_format)
-    lse = query.new_empty(query.shape[:3], dtype=_accumulated(query.dtype))
-    for heads, rows in _parts(lengths, share):
-        part = _fused(query[:, heads, rows], key[:, :, rows], value[:, :, rows], scale)
-        output[:, heads, rows], lse[:, heads, rows] = part
-    return output, lse
+    def read(self, tensor: Tensor, block: Block, step: int) -> Tensor:
+        """What a tensor of a step has at the anchors of a block, as it is accumulated."""
+        return tensor[self._place(block, step)].to(self.dtype)
 
+    def write(self, tensor: Tensor, block: Block, step: int, values: Tensor) -> None:
+        """Put it back, where it is not the tensor's own memory."""
+        if tensor.dtype != self.dtype:
+            tensor[self._place(block, step)] = values
 
-def _causal_backward(
-    grad: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    output: Tensor,
-    lse: Tensor,
-    lengths: tuple[int, ...],
-    scale: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of query, key and value; the first is the caller's to write to."""
-    share = query.shape[1] // key.shape[1]
-    if share == 1 and len(lengths) == 1:
-        return _fused_backward(grad, query, key, value, output, lse, scale)
-    grad_query = torch.empty_like(query)
-    grad_key, grad_value = torch.zeros_like(key), torch.zeros_like(value)
-    for heads, rows in _parts(lengths, share):
-        fed = (grad[:, heads, rows], query[:, heads, rows], key[:, :, rows], value[:, :, rows])
-        part = _fused_backward(*fed, output[:, heads, rows], lse[:, heads, rows], scale)
-        grad_query[:, heads, rows] = part[0]
-        grad_key[:, :, rows] += part[1]
-        grad_value[:, :, rows] += part[2]
-    return grad_query, grad_key, grad_value
+    def gather(self, tensor: Tensor, block: Block, step: int, rows: Tensor, factor: Tensor, fresh: bool) -> None:
+        """Rows times their factors, summed over the heads of a group, to a gradient [B, G, S, d] of a key."""
+        place = self.keys(tensor)[self._place(block, step)]
+        if self.share > 1:
+            part = (rows * factor).sum(2, keepdim=True)
+            place.copy_(part) if fresh else place.add_(part)
+        elif fresh:
+            torch.mul(rows, factor, out=place)
+        else:
+            place.addcmul_(rows, factor)
 
+    def _place(self, block: Block, step: int) -> Block:
+        shift = self.layout.shift(step)
+        rows = slice(block[3].start + shift, block[3].stop + shift) if shift else block[3]
+        return block[0], block[1], _ALL, rows
 
-def _fused(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    """The device's fused causal attention of one document: output, and log-sum-exp [B, H, S]."""
-    if query.shape[2] == 0:
-        return torch.zeros_like(query), query.new_zeros(query.shape[:3], dtype=_accumulated(query.dtype))
-    if query.device.type == "cpu":
-        output, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-            query, key, value, 0.0, True, scale=scale
-        )
-        return output, lse
-    output, lse, *_ = torch.ops.aten._scaled_dot_product_efficient_attention(
-        query, key, value, None, True, 0.0, True, scale=scale
-    )
-    return output, lse[:, :, : query.shape[2]].contiguous()
-
-
-def _fused_backward(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, output: Tensor, lse: Tensor, scale: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Its backward: gradients of query, key and value."""
-    if query.shape[2] == 0:
-        return torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(value)
-    if query.device.type == "cpu":
-        found = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
-            grad, query, key, value, output, lse, 0.0, True, scale=scale
-        )
-        return found[0], found[1], found[2]
-    # the kernel reads rows of log-sum-exp in blocks of 32, and no random state where nothing is dropped
-    padded = torch.nn.functional.pad(lse, (0, -lse.shape[2] % 32), value=math.inf)
-    state = torch.zeros((), dtype=torch.int64, device="cpu")
-    found = torch.ops.aten._scaled_dot_product_efficient_attention_backward(
-        *(grad, query, key, value, None, output, padded, state, state, 0.0, [True, True, True, False], True),
-        scale=scale,
-    )
-    return found[0], found[1], found[2]
+    def _cut(self, query: Tensor, step: int) -> Any:
+        batch, heads, _, width = query.shape
+        most = max(ELEMENTS // max(width, 1), 1)
+        inner = query.stride(1) < query.stride(2)  # all heads of a row lie together
+        for part in self.layout.parts(step):
+            for first, count, _ in part.queries:
+                if query.device.type != "cpu":
+                    yield part.batch, _ALL, _ALL, slice(first, first + count)
+                    continue
+                rows = max(most // heads, 1) if inner else max(most // self.share, 1)
+                rows = min(rows, count)
+                groups = self.groups if inner else max(most // (rows * self.share), 1)
+                for b in range(*part.batch.indices(batch)):
+                    for g in range(0, self.groups, groups):
+                        for start in range(first, first + count, rows):
+                            stop = min(start + rows, first + count)
+                            yield slice(b, b + 1), slice(g, g + groups), _ALL, slice(start, stop)
 
 
 def _accumulated(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def _validate(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> None:
-    if query.ndim != 4 or not query.dtype.is_floating_point:
-        raise BadInput("query", (), "is a floating-point tensor [B, H, S, d]", (tuple(query.shape), query.dtype))
+def _apart(tensors: Sequence[Tensor], steps: int) -> tuple[Sequence[Tensor], Sequence[Tensor], Sequence[Tensor]]:
+    """Queries, keys and values."""
+    return tensors[: -2 * steps], tensors[-2 * steps : -steps], tensors[-steps:]
+
+
+def _validate(queries: Sequence[Tensor], keys: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+    query = queries[0] if queries else None
+    if not isinstance(query, Tensor) or query.ndim != 4 or not query.is_floating_point():
+        raise BadInput("queries", (0,), "is a floating-point tensor [B, H, S, d]", _told(query))
     if not keys or len(keys) != len(values):
         raise BadInput("values", (), "there is one of each step, as of keys, step 0 at least", len(values))
     batch, heads, rows, width = query.shape
-    groups = keys[0].shape[1] if keys[0].ndim == 4 else 0
+    groups = keys[0].shape[1] if isinstance(keys[0], Tensor) and keys[0].ndim == 4 else 0
     if groups < 1 or heads % groups:
-        raise BadInput("keys", (0,), f"has a number of groups that divides the {heads} heads", tuple(keys[0].shape))
-    for name, tensors in (("keys", keys), ("values", values)):
+        raise BadInput("keys", (0,), f"has a number of groups that divides the {heads} heads", _told(keys[0]))
+    for name, tensors, count in (("queries", queries, heads), ("keys", keys, groups), ("values", values, groups)):
         for s, found in enumerate(tensors):
-            if found.shape != (batch, groups, rows, width):
-                raise BadInput(name, (s,), f"has shape {(batch, groups, rows, width)}", tuple(found.shape))
+            if not isinstance(found, Tensor) or found.shape != (batch, count, rows, width):
+                raise BadInput(name, (s,), f"has shape {(batch, count, rows, width)}", _told(found))
             if found.dtype != query.dtype or found.device != query.device:
                 raise BadInput(name, (s,), f"is {query.dtype} on {query.device}", (found.dtype, found.device))
 
 
-def _lengths(documents: Sequence[int] | None, rows: int) -> tuple[int, ...]:
-    if documents is None:
-        return (rows,)
-    lengths = tuple(int(length) for length in documents)
-    for i, length in enumerate(lengths):
-        if length < 0:
-            raise BadInput("documents", (i,), "is a length", length)
-    if sum(lengths) != rows:
-        raise BadInput("documents", (), f"sum to the {rows} rows", sum(lengths))
-    return lengths
+def _told(values: object) -> object:
+    return (tuple(values.shape), values.dtype) if isinstance(values, Tensor) else type(values).__name__

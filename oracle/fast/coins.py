@@ -22,6 +22,7 @@ DRAFTS = 1 << 32
 """Added to a node that is drafted, whose coin is none that verifies it."""
 
 _WORD = (1 << 64) - 1
+_SCALE = 2.0**-53
 _GAMMA, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
@@ -51,7 +52,7 @@ def drafting_coins(seed: int, requests: Tensor, nodes: int, positions: Tensor | 
 
 def coin(stream: int, draw: int) -> float:
     """One coin of a stream (`stream_of`) in Python's integers: the same as `coins` has there."""
-    return (_mix(stream + draw) >> 11) * 2.0**-53
+    return (_mix(stream + draw) >> 11) * _SCALE
 
 
 def stream_of(seed: int, request: int, position: int = 0) -> int:
@@ -102,7 +103,7 @@ def _signed(word: int) -> int:
 
 
 def _uniform(words: Tensor) -> Tensor:
-    return _shifted(words, 11).to(torch.float64) * 2.0**-53
+    return _shifted(words, 11).to(torch.float64) * _SCALE
 
 
 def requests_of(given: Tensor | Sequence[int] | None, batch: int, device: torch.device, field: str) -> Tensor:

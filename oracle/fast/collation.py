@@ -8,7 +8,7 @@ at but flags. A buffer that is used again costs no allocation.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -21,8 +21,8 @@ from oracle.types import OWNERS
 
 @dataclass(frozen=True, eq=False)
 class Document:
-    """One document of L tokens: tokens int64 [L], mask bool [L], a flag a token; features [L, D], what the drafter is
-    fed, and states [L, d], what its targets are made of, in any floating-point dtypes."""
+    """One document of L tokens: tokens int64 [L], mask bool [L], a flag a token, both on a CPU; features [L, D], what
+    the drafter is fed, and states [L, d], what its targets are made of, of any floating-point dtype and device."""
 
     tokens: Tensor
     features: Tensor
@@ -82,74 +82,71 @@ def pack_rows(documents: Sequence[Document], out: PackedRows, owner: str = "sour
         raise BadInput("owner", (), f"is one of {', '.join(OWNERS)}", owner)
     ahead = OWNERS.index(owner)
     size = room = out.token.numel()
-    lengths, kept = [], []
+    widths = out.feature.shape[1], out.target.shape[1]
+    kept, lengths = [], []
     for i, document in enumerate(documents):
-        rows = min(max(_length(document, i, out) - 1, 0), room)
-        if rows:
-            kept.append((document, rows))
+        rows = min(_length(document, i, widths) - 1, room)
+        if rows > 0:
+            kept.append(document)
             lengths.append(rows)
             room -= rows
     end = size - room
-    _joined(out.feature, [document.features[:rows] for document, rows in kept], end)
-    _joined(out.target, [document.states[1 : rows + 1] for document, rows in kept], end)
-    token, supervise, position, number = (
-        _on_the_host(vector) for vector in (out.token, out.supervise, out.position, out.document)
-    )
+    _join([document.features[:rows] for document, rows in zip(kept, lengths)], out.feature, end)
+    _join([document.states[1 : rows + 1] for document, rows in zip(kept, lengths)], out.target, end)
+
+    vectors = (out.token, out.supervise, out.position, out.document)
+    on_host = out.token.device.type == "cpu"  # then NumPy writes to the buffers, which it does quicker than torch
+    token, supervise, position, number = [(v if on_host else v.new_empty(size, device="cpu")).numpy() for v in vectors]
     counting = np.arange(max(lengths, default=0))
     first = 0
-    for i, (document, rows) in enumerate(kept):
+    for i, (document, rows) in enumerate(zip(kept, lengths)):
         last = first + rows
-        token[first:last] = _on_the_host(document.tokens)[1 : rows + 1]
-        flags = _on_the_host(document.mask)[ahead : ahead + rows]
+        token[first:last] = document.tokens.numpy()[1 : rows + 1]
+        flags = document.mask.numpy()[ahead : ahead + rows]
         supervise[first : first + len(flags)] = flags
-        supervise[first + len(flags) : last] = False
+        if len(flags) < rows:
+            supervise[last - 1] = False
         position[first:last] = counting[:rows]
         number[first:last] = i
         first = last
-    for host, padding in ((token, 0), (supervise, False), (position, -1), (number, -1)):
-        host[end:] = padding
-    if out.token.device.type != "cpu":
-        pairs = ((out.token, token), (out.supervise, supervise), (out.position, position), (out.document, number))
-        for vector, host in pairs:
+    if end < size:
+        token[end:], supervise[end:], position[end:], number[end:] = 0, False, -1, -1
+    if not on_host:
+        for vector, host in zip(vectors, (token, supervise, position, number)):
             vector.copy_(torch.from_numpy(host), non_blocking=True)
-    return replace(out, lengths=tuple(lengths))
+    return PackedRows(out.feature, out.token, out.target, out.supervise, out.position, out.document, tuple(lengths))
 
 
-def _on_the_host(vector: Tensor) -> np.ndarray:
-    """The vector itself on a CPU, where NumPy is quicker with vectors this short; a copy of it elsewhere."""
-    found: np.ndarray = vector.numpy() if vector.device.type == "cpu" else vector.cpu().numpy()
-    return found
-
-
-def _joined(out: Tensor, pieces: list[Tensor], end: int) -> None:
+def _join(pieces: list[Tensor], out: Tensor, end: int) -> None:
     """Write the pieces one behind another, up to `end`, and zeros behind them."""
-    dtype, device = out.dtype, out.device
-    if pieces and all([piece.dtype == dtype and piece.device == device for piece in pieces]):
-        torch.cat(pieces, out=out[:end])
-    else:
-        first = 0
-        for piece in pieces:
-            out[first : first + len(piece)].copy_(piece, non_blocking=True)
-            first += len(piece)
-    if end < out.shape[0]:
+    device, part = out.device, out
+    if end < len(out):
         out[end:] = 0
+        part = out[:end]
+    if pieces and all([piece.device == device for piece in pieces]):
+        torch.cat(pieces, out=part)
+    else:
+        for piece, place in zip(pieces, part.split([len(piece) for piece in pieces])):
+            place.copy_(piece, non_blocking=True)
 
 
-def _length(document: object, i: int, out: PackedRows) -> int:
+def _length(document: object, i: int, widths: tuple[int, int]) -> int:
     if not isinstance(document, Document):
         raise BadInput(f"documents[{i}]", (), "is an oracle.fast.collation.Document", type(document).__name__)
-    tokens = document.tokens
-    if not isinstance(tokens, Tensor) or tokens.ndim != 1 or tokens.dtype != torch.int64:
-        raise BadInput(f"documents[{i}].tokens", (), "is an int64 tensor [L]", _told(tokens))
+    tokens, mask = document.tokens, document.mask
+    if not isinstance(tokens, Tensor) or tokens.ndim != 1 or tokens.dtype != torch.int64 or not tokens.is_cpu:
+        raise BadInput(f"documents[{i}].tokens", (), "is an int64 tensor [L] on a CPU", _told(tokens))
     length = tokens.numel()
-    for name, found, of in (("features", document.features, out.feature), ("states", document.states, out.target)):
-        shape = (length, of.shape[1])
-        if not isinstance(found, Tensor) or not found.is_floating_point() or found.shape != shape:
-            raise BadInput(f"documents[{i}].{name}", (), f"is a floating-point tensor of shape {shape}", _told(found))
-    mask = document.mask
-    if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (length,):
-        raise BadInput(f"documents[{i}].mask", (), f"is a boolean tensor of shape {(length,)}", _told(mask))
+    if not isinstance(mask, Tensor) or mask.shape != (length,) or mask.dtype != torch.bool or not mask.is_cpu:
+        raise BadInput(f"documents[{i}].mask", (), f"is a boolean tensor of shape {(length,)} on a CPU", _told(mask))
+    _numbers(document.features, (length, widths[0]), i, "features")
+    _numbers(document.states, (length, widths[1]), i, "states")
     return length
+
+
+def _numbers(found: object, shape: tuple[int, int], i: int, name: str) -> None:
+    if not isinstance(found, Tensor) or found.shape != shape or not found.is_floating_point():
+        raise BadInput(f"documents[{i}].{name}", (), f"is a floating-point tensor of shape {shape}", _told(found))
 
 
 def _told(values: object) -> object:

@@ -23,7 +23,7 @@ from oracle.fast import products
 from oracle.fast.laws import Law, Measure, measure
 from oracle.fast.products import Headed, accumulated, blocks, on_cpu
 
-ROWS = 512
+ROWS = 384
 """Rows whose logits are held at once on a CPU: a matrix product of fewer is slower."""
 ROWS_ON_A_GPU = 1024
 
@@ -107,9 +107,9 @@ class _Distil(torch.autograd.Function):
 
 
 Group = tuple[Tensor, Tensor, Tensor, list[int]]
-"""Rows of the draft, ordered by the row of the target that they are held against; those rows of the target, each once;
-the place among them that each row of the draft is held against; where the chunks of target rows start among the
-draft's rows."""
+"""Rows of the draft, ordered by the chunk of target rows that they are held against; the rows of the target, each once;
+the place among them that each row of the draft is held against; where each chunk starts among the draft's rows, and
+the last one ends."""
 
 
 class _Work:
@@ -166,10 +166,9 @@ class _Work:
             place = torch.arange(len(index), device=index.device)
             return index, index, place, [*range(0, len(index), self.rows), len(index)]
         unique, place = torch.unique(self.task.paired.reshape(-1)[index], return_inverse=True)
-        place, order = place.sort(stable=True)
-        starts = torch.arange(0, len(unique) + self.rows, self.rows, device=index.device)
-        bounds = torch.searchsorted(place, starts).tolist()
-        return index[order], unique, place, bounds
+        chunk, order = (place // self.rows).sort(stable=True)
+        starts = torch.arange(-(-len(unique) // self.rows) + 1, device=index.device)
+        return index[order], unique, place[order], torch.searchsorted(chunk, starts).tolist()
 
     def run(self, index: Tensor, unique: Tensor, place: Tensor, bounds: list[int]) -> None:
         """Each chunk of target rows, and the rows of the draft that are held against them."""
@@ -217,12 +216,11 @@ class _Work:
             if self.task.validate:
                 self._finite(held, rows, f"{self.task.names[0]}.hidden", False)
             made = products.logits(held, self.weight, self._buffer("draft", count, width))
-        aligned = count == len(learnt.on) and self.task.paired is None
         losses = self._new(count)
         for block in blocks(made):
-            which = local[block]
-            on = learnt.on[block] if aligned else learnt.on.index_select(0, which)
-            mass = learnt.mass[block] if aligned else learnt.mass[which]
+            which = _consecutive(local[block])
+            on = learnt.on[which] if isinstance(which, slice) else learnt.on.index_select(0, which)
+            mass = learnt.mass[which]
             lost = _cross_entropy(made[block], on, mass, self.weight is None, any(self.wanted))
             if learnt.negentropy is not None:
                 lost += learnt.negentropy[which].squeeze(1)
@@ -282,17 +280,26 @@ class _Work:
         return tuple(int(i) for i in torch.unravel_index(torch.as_tensor(int(row)), self.task.axes))
 
     def _finite(self, numbers: Tensor, rows: Tensor, name: str, own: bool) -> None:
-        self._refuse(~numbers.isfinite(), numbers, rows, name, own, "a number that counts is finite")
+        if numbers.numel() and not all(math.isfinite(end) for end in torch.stack(torch.aminmax(numbers)).tolist()):
+            self._refuse(~numbers.isfinite(), numbers, rows, name, own, "a number that counts is finite")
 
     def _masked(self, numbers: Tensor, rows: Tensor, name: str, own: bool) -> None:
-        wrong = ~(numbers < math.inf)
-        self._refuse(wrong, numbers, rows, name, own, "a logit that counts is finite or −inf")
+        if numbers.numel() and not float(numbers.amax()) < math.inf:
+            self._refuse(~(numbers < math.inf), numbers, rows, name, own, "a logit that counts is finite or −inf")
 
     def _refuse(self, wrong: Tensor, numbers: Tensor, rows: Tensor, name: str, own: bool, rule: str) -> None:
-        if bool(wrong.any()):
-            i, v = wrong.nonzero()[0].tolist()
-            place = (int(rows[i]),) if own else self._place(rows[i])
-            raise BadInput(name, (*place, v), rule, float(numbers[i, v]))
+        i, v = wrong.nonzero()[0].tolist()
+        place = (int(rows[i]),) if own else self._place(rows[i])
+        raise BadInput(name, (*place, v), rule, float(numbers[i, v]))
+
+
+def _consecutive(rows: Tensor) -> Tensor | slice:
+    """Rows as a slice, which is read in place, where they are one and nobody waits to learn it."""
+    if on_cpu(rows):
+        first, *others = rows.tolist()
+        if others == list(range(first + 1, first + len(rows))):
+            return slice(first, first + len(rows))
+    return rows
 
 
 def _cross_entropy(draft: Tensor, on: Tensor, mass: Tensor, given: bool, slope: bool) -> Tensor:
@@ -304,12 +311,7 @@ def _cross_entropy(draft: Tensor, on: Tensor, mass: Tensor, given: bool, slope: 
     if given:
         peak = peak.masked_fill(peak == -math.inf, 0.0)
     draft.sub_(peak)
-    if given:
-        crossed = (on * draft.masked_fill(on == 0, 0.0)).sum(-1)
-    elif on_cpu(draft) and len(draft) <= 16:
-        crossed = torch.stack([torch.dot(a, b) for a, b in zip(on, draft)])
-    else:
-        crossed = (on * draft).sum(-1)
+    crossed = (on * (draft.masked_fill(on == 0, 0.0) if given else draft)).sum(-1)
     norm = draft.exp_().sum(-1, keepdim=True)
     if given:
         norm = norm.masked_fill(norm == 0, 1.0)  # of a row of −inf alone, whose loss is told by `crossed`

@@ -117,29 +117,42 @@ def proposal_of(proposal: object) -> str:
     return proposal
 
 
-def numbers(drafts: Drafts, rows: Laws, distinct: bool) -> None:
-    """Whether every node that counts has an earlier parent, a token and a row; siblings differ where they have to.
+class Listed(NamedTuple):
+    """The nodes of each request that count, on the host: their tokens and parents, None = chains."""
 
-    Reads numbers on the host. Raises `BadInput`.
+    tokens: list[list[int]]
+    parents: list[list[int]] | None
+
+
+def listed(drafts: Drafts) -> Listed:
+    """Reads numbers on the host, and validates none."""
+    found = Listed(drafts.token.tolist(), None if drafts.parent is None else drafts.parent.tolist())
+    for own in found if drafts.length is not None else ():
+        for values, length in zip(own or (), drafts.length.tolist()):
+            del values[max(length, 0) :]
+    return found
+
+
+def validated(drafts: Drafts, rows: Laws, distinct: bool) -> Listed:
+    """Every node that counts has an earlier parent, a token and a row, and siblings differ where they have to.
+
+    Raises `BadInput`.
     """
-    nodes = drafts.token.shape[1]
-    tokens: list[list[int]] = drafts.token.tolist()
-    parents: list[list[int]] | None = None if drafts.parent is None else drafts.parent.tolist()
+    nodes, size = drafts.token.shape[1], rows.vocabulary
     if drafts.length is not None:
         for b, length in enumerate(drafts.length.tolist()):
             if not 0 <= length <= nodes:
                 raise BadInput("drafts.length", (b,), f"a request has 0 to {nodes} nodes", length)
             if not isinstance(rows.rows, Tensor) and rows.rows[b].shape[0] <= length:
                 raise BadInput(rows.field, (b,), f"has {length + 1} rows at least", tuple(rows.rows[b].shape))
-            del tokens[b][length:]
-            if parents is not None:
-                del parents[b][length:]
-    for b, own in enumerate(tokens):
-        if own and (min(own) < 0 or max(own) >= rows.vocabulary):
-            i = next(i for i, token in enumerate(own) if not 0 <= token < rows.vocabulary)
-            raise BadInput("drafts.token", (b, i), f"a token id lies in [0, {rows.vocabulary})", own[i])
-        if parents is not None and own:
-            _check_tree(b, parents[b], own, distinct)
+    found = listed(drafts)
+    for b, own in enumerate(found.tokens):
+        if own and (min(own) < 0 or max(own) >= size):
+            i = next(i for i, token in enumerate(own) if not 0 <= token < size)
+            raise BadInput("drafts.token", (b, i), f"a token id lies in [0, {size})", own[i])
+        if found.parents is not None and own:
+            _check_tree(b, found.parents[b], own, distinct)
+    return found
 
 
 def _check_tree(member: int, parents: list[int], tokens: list[int], distinct: bool) -> None:

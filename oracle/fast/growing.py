@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from oracle.errors import BadInput
-from oracle.fast.trees import Candidates, checked, ids, on_host, whole
+from oracle.fast.trees import Candidates, check_candidates, checked, ids, on_host, whole
 
 FLOOR = 1e-12
 """Confidences count as no less than this in a log value; what is stored as confidence stays as it is."""
@@ -67,9 +67,9 @@ def grow_tree(
         wide = torch.float64 if rows.dtype == torch.float64 else torch.float32
         if logits:
             rows = torch.softmax(rows, -1, dtype=wide)
-        elif checked(validate, rows):
-            _check_laws(rows, wide, layer)
         confidence, token = children(rows, min(branch, vocabulary), draft_to_target)
+        if checked(validate, rows):
+            _check_laws(confidence if logits else rows, wide, layer)  # of logits one that is NaN makes all of them so
         step = torch.log(confidence.to(wide).clamp(min=FLOOR))
         below = step if value is None else value.unsqueeze(2) + step
         nodes, width = frontier.node.shape[1], confidence.shape[2]
@@ -88,7 +88,8 @@ def grow_tree(
         none = node.new_zeros((batch, 0))
         return Candidates(none, none, none.double(), none.double(), none, layered=True, deepest=0)
     parent, token, confidence, below, depth = (torch.cat(parts, 1) for parts in zip(*found))
-    return Candidates(parent, token, confidence, below, depth, layered=True, deepest=layers)
+    made = Candidates(parent, token, confidence, below, depth, layered=True, deepest=layers)
+    return check_candidates(made) if checked(validate, parent) else made
 
 
 def children(rows: Tensor, width: int, draft_to_target: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -25,6 +25,24 @@ def ordered(value: Tensor, depth: Tensor, valid: Valid, layered: bool) -> Tensor
     return order.gather(1, best)
 
 
+def laid_out(
+    parent: Tensor, token: Tensor, depth: Tensor, nodes: Tensor, valid: Valid, root: Tensor, deepest: int
+) -> tuple[Tensor, ...]:
+    """The fields of `FlatTrees` for the nodes, which are rows already: int64 [B, N]. root: its position, [B, 1]."""
+    rows = nodes.shape[1]
+    above, tokens, steps = parent_rows(parent, nodes, valid), picked(token, nodes), picked(depth, nodes)
+    if valid is not None:
+        above, tokens, steps = (torch.where(valid, one, -1) for one in (above, tokens, steps))
+    up = pointers(above, valid)
+    visible = unpacked(visible_words(up, valid, deepest)[:, 1:], rows)
+    first, following = links(above, valid)
+    paths, leaves = leaf_table(up, steps, first, valid, deepest)
+    below = root + steps if valid is None else torch.where(valid, root + steps, -1)
+    count = torch.full_like(leaves, rows) if valid is None else valid.sum(1)
+    position = torch.cat((root, below), 1)
+    return nodes, above, tokens, steps, visible, paths, first, following, position, count, leaves
+
+
 def by_rows(nodes: Tensor, depth: Tensor, layered: bool, valid: Valid) -> Tensor:
     """Node ids by (depth, id), those that do not count last."""
     count = depth.shape[1]

@@ -21,18 +21,24 @@ def _starts(batch: int, stride: int) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=64)
+def _places(batch: int, stride: int) -> np.ndarray:
+    """The places of all numbers of each tree, [B, stride]; not to be written to."""
+    return _kept(np.arange(batch * stride).reshape(batch, stride))
+
+
+@functools.lru_cache(maxsize=64)
+def _filled(deepest: int) -> np.ndarray:
+    """Which columns a path of each length fills, bool [D + 1, D]; not to be written to."""
+    return _kept(np.arange(deepest) < np.arange(deepest + 1)[:, None])
+
+
+@functools.lru_cache(maxsize=64)
 def _own_bits(rows: int) -> np.ndarray:
     """The bit of each row, [N + 1, words]; the root has none. Not to be written to."""
     bits = np.zeros((rows + 1, max(-(-rows // BITS), 1)), dtype=np.uint64)
     own = np.arange(rows)
     bits[own + 1, own // BITS] = np.left_shift(np.uint64(1), (own % BITS).astype(np.uint64))
     return _kept(bits)
-
-
-@functools.lru_cache(maxsize=64)
-def _climbs(deepest: int) -> np.ndarray:
-    """[D + 1, D]: column j of a path of d rows is d − 1 − j steps above its leaf; past its end stands the root."""
-    return _kept((np.arange(deepest + 1)[:, None] - 1 - np.arange(deepest)) % (deepest + 1))
 
 
 def _kept(values: np.ndarray) -> np.ndarray:
@@ -74,6 +80,29 @@ def is_layered(depth: np.ndarray) -> bool:
     return bool((depth[:, 1:] >= depth[:, :-1]).all())
 
 
+def laid_out(
+    parent: np.ndarray, token: np.ndarray, depth: np.ndarray, nodes: np.ndarray, valid: Valid, root: int | np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """The fields of `FlatTrees` for the nodes, which are rows already: int64 [B, N]. root: its position, or [B, 1]."""
+    batch, rows = nodes.shape
+    places = nodes + _starts(*parent.shape)  # where a node is −1, anything
+    above, tokens, steps = parent.take(places), token.take(places), depth.take(places)
+    if valid is not None:
+        above, tokens, steps = (np.where(valid, one, -1) for one in (above, tokens, steps))
+    up = row_pointers(above, nodes, parent.shape[1])
+    visible = unpacked(visible_words(up, valid, int(steps.max()))[:, 1:], rows)
+    first, following = links(up, valid)
+    paths, leaves = leaf_table(up, steps, first, valid)
+    position = np.empty((batch, rows + 1), dtype=np.int64)
+    position[:, :1] = root
+    np.add(steps, root, out=position[:, 1:])
+    row = up[:, 1:] - (_starts(batch, rows + 1) + 1)
+    count = np.full(batch, rows) if valid is None else valid.sum(1)
+    if valid is not None:
+        position[:, 1:] = np.where(valid, position[:, 1:], -1)
+    return nodes, row, tokens, steps, visible, paths, first, following, position, count, leaves
+
+
 def by_rows(nodes: np.ndarray, depth: np.ndarray, layered: bool, valid: Valid) -> np.ndarray:
     """Node ids by (depth, id), those that do not count last."""
     count = depth.shape[1]
@@ -91,26 +120,25 @@ def by_rows(nodes: np.ndarray, depth: np.ndarray, layered: bool, valid: Valid) -
 
 def picked(values: np.ndarray, nodes: np.ndarray) -> np.ndarray:
     """The values at the nodes of each tree; where a node is −1, anything."""
-    found: np.ndarray = values.take(nodes + _starts(*values.shape), mode="wrap")
+    found: np.ndarray = values.take(nodes + _starts(*values.shape))
     return found
 
 
-def parent_rows(parent: np.ndarray, nodes: np.ndarray, valid: Valid) -> np.ndarray:
-    """The row of each node's parent, −1 = the root."""
-    batch, count = parent.shape
-    starts = _starts(batch, count + 1) + 1
+def row_pointers(above: np.ndarray, nodes: np.ndarray, count: int) -> np.ndarray:
+    """`up`, int64 [B, N + 1], from the node in each row and its parent, of `count` nodes a tree; −1 = the root."""
+    batch, rows = nodes.shape
+    starts, places = _starts(batch, count + 1) + 1, _places(batch, rows + 1)
     row = np.empty(batch * (count + 1), dtype=np.int64)
-    row[nodes + starts] = np.arange(nodes.shape[1])
-    row[:: count + 1] = -1  # after the rows: a node −1 is none
-    above = picked(parent, nodes)
-    if valid is not None:
-        above = np.where(valid, above, -1)
-    found: np.ndarray = row.take(above + starts)
-    return found
+    row[nodes + starts] = places[:, 1:]
+    row[:: count + 1] = places[:, 0]  # after the rows: a node −1 is none
+    up = np.empty((batch, rows + 1), dtype=np.int64)
+    up[:, 0] = places[:, 0]
+    up[:, 1:] = row.take(above + starts)
+    return up
 
 
 def pointers(parent: np.ndarray, valid: Valid) -> np.ndarray:
-    """`up`, int64 [B, N + 1]; a row that does not count hangs below the root."""
+    """`up`, int64 [B, N + 1], from the parent of each row; a row that does not count hangs below the root."""
     batch, rows = parent.shape
     up = np.empty((batch, rows + 1), dtype=np.int64)
     up[:, 0] = 0
@@ -118,16 +146,6 @@ def pointers(parent: np.ndarray, valid: Valid) -> np.ndarray:
     up[:, 1:] += 1
     up += _starts(batch, rows + 1)
     return up
-
-
-def depths(up: np.ndarray) -> np.ndarray:
-    """How many rows stand on the way from the root to each row, itself counted: int64 [B, N + 1], 0 at the root."""
-    roots = up[:, :1]
-    steps = (np.arange(up.shape[1]) > 0).astype(np.int64) + np.zeros_like(up)
-    while (up != roots).any():
-        steps = steps + steps.take(up)
-        up = up.take(up)
-    return steps
 
 
 def visible_words(up: np.ndarray, valid: Valid, deepest: int) -> np.ndarray:
@@ -154,61 +172,58 @@ def unpacked(words: np.ndarray, columns: int) -> np.ndarray:
     if not columns or not words.size:
         return np.zeros((*words.shape[:-1], columns), dtype=bool)
     little = np.ascontiguousarray(words).astype(words.dtype.newbyteorder("<"), copy=False).view(np.uint8)
-    bits: np.ndarray = np.unpackbits(little, axis=-1, count=columns, bitorder="little")
-    found: np.ndarray = bits.view(bool)
+    bits = np.unpackbits(little.ravel(), bitorder="little").view(bool)
+    found: np.ndarray = np.ascontiguousarray(bits.reshape(*words.shape[:-1], -1)[..., :columns])
     return found
 
 
-def links(parent: np.ndarray, valid: Valid) -> tuple[np.ndarray, np.ndarray]:
+def links(up: np.ndarray, valid: Valid) -> tuple[np.ndarray, np.ndarray]:
     """First child and next sibling of each row, −1 = none: int64 [B, N] each."""
-    batch, rows = parent.shape
-    above = parent + 1 if valid is None else np.where(valid, parent + 1, rows + 1)
-    first = np.full((batch, rows + 2), -1, dtype=np.int64)
+    batch, rows = up.shape[0], up.shape[1] - 1
+    spare = batch * (rows + 1)  # the parent of what does not count
+    above = up[:, 1:] if valid is None else np.where(valid, up[:, 1:], spare)
+    first = np.full(spare + 1, -1, dtype=np.int64)
+    first[above[:, ::-1]] = np.arange(rows - 1, -1, -1)  # of what is written to one place the last stays
     following = np.full((batch, rows), -1, dtype=np.int64)
-    if not rows:
-        return first[:, 1:1], following
-    # of what is written to one place the last stays
-    np.put(first, (above + _starts(batch, rows + 2))[:, ::-1], np.arange(rows - 1, -1, -1))
-    apart = above[:, 1:] != above[:, :-1]
-    families = np.count_nonzero(first >= 0)
-    if batch + np.count_nonzero(apart) == families:  # siblings stand side by side, as growth leaves them
-        np.copyto(following[:, :-1], np.arange(1, rows), where=~apart if valid is None else ~apart & valid[:, 1:])
+    together = above[:, 1:] == above[:, :-1]
+    if valid is not None:
+        together &= valid[:, 1:]
+    runs = (batch * rows if valid is None else np.count_nonzero(valid)) - np.count_nonzero(together)
+    if runs == np.count_nonzero(first[:-1] >= 0):  # siblings stand side by side, as growth leaves them
+        np.copyto(following[:, :-1], np.arange(1, rows), where=together)
     else:
         shift = rows.bit_length()
         family = np.sort((above << shift) | np.arange(rows), axis=1)
         row = family & ((1 << shift) - 1)
         family >>= shift
-        same = family[:, 1:] == family[:, :-1]
-        if valid is not None:
-            same &= family[:, 1:] <= rows
-        places = row[:, :-1] + _starts(batch, rows)
-        following.ravel()[places] = np.where(same, row[:, 1:], -1)
-    return first[:, 1 : rows + 1], following
+        same = (family[:, 1:] == family[:, :-1]) & (family[:, 1:] < spare)
+        following.ravel()[row[:, :-1] + _starts(batch, rows)] = np.where(same, row[:, 1:], -1)
+    return first[:-1].reshape(batch, rows + 1)[:, 1:], following
 
 
 def leaf_table(
-    up: np.ndarray, depth: np.ndarray, first_child: np.ndarray, valid: Valid, deepest: int
+    up: np.ndarray, depth: np.ndarray, first_child: np.ndarray, valid: Valid
 ) -> tuple[np.ndarray, np.ndarray]:
     """Paths int64 [B, L, D] right-padded with −1, and how many each tree has; depth is [B, N]."""
     batch, rows = first_child.shape
-    leaf = first_child < 0 if valid is None else (first_child < 0) & valid
-    count = leaf.sum(1)
-    most = int(count.max(initial=0))
-    if not most or not deepest:
-        return np.zeros((batch, 0, 0), dtype=np.int64), count
-    places = np.flatnonzero(leaf)
-    tree = places // rows
-    way = np.empty((deepest + 1, len(places)), dtype=np.int64)
-    way[0] = places + tree + 1
-    flat = up.ravel()
-    for level in range(deepest):
-        flat.take(way[level], out=way[level + 1], mode="clip")
-    way -= tree * (rows + 1) + 1  # rows of their own tree, and −1 at the root
-    column = _climbs(deepest).take(depth.take(places), axis=0) * len(places) + np.arange(len(places))[:, None]
-    paths = way.take(column)
-    if batch == 1:
-        return paths[None], count
-    padded = np.full((batch, most, deepest), -1, dtype=np.int64)
-    slot = np.arange(len(places)) - (np.cumsum(count) - count).take(tree)
-    padded.reshape(-1, deepest)[slot + tree * most] = paths
-    return padded, count
+    places = np.flatnonzero(first_child < 0 if valid is None else (first_child < 0) & valid)
+    if not len(places):
+        return np.zeros((batch, 0, 0), dtype=np.int64), np.zeros(batch, dtype=np.int64)
+    if batch == 1:  # a quarter of the calls less
+        tree, count, lengths = 0, np.array([len(places)]), depth.take(places)[None]
+    else:
+        tree = places // rows
+        count = np.bincount(tree, minlength=batch)
+        lengths = np.zeros((batch, int(count.max())), dtype=np.int64)
+        lengths[np.arange(lengths.shape[1]) < count[:, None]] = depth.take(places)
+    deepest = int(lengths.max())
+    # the way up from each leaf, written from right to left; what it holds below the root is the path
+    way = np.empty((deepest, len(places)), dtype=np.int64)
+    at, start, above = places + (tree + 1), tree * (rows + 1) + 1, up.ravel()
+    for column in range(deepest - 1, -1, -1):
+        np.subtract(at, start, out=way[column])
+        at = above.take(at)
+    way = way.T
+    paths = np.full((*lengths.shape, deepest), -1, dtype=np.int64)
+    paths[_filled(deepest).take(lengths, axis=0)] = way[way >= 0]
+    return paths, count

@@ -107,6 +107,7 @@ def eagle1_loss(
     ]
     beta = positive(beta, "beta")
     mask = flags(supervise, "supervise", shape).reshape(1, -1)
+    predicted = predicted.to(accumulated(predicted.dtype, target.dtype))  # so that gradients are rounded once, as a sum
     made = _through_head(
         predicted.reshape(1, -1, predicted.shape[-1]), target, head, mask, [1.0], shape, Law(), validate
     )
@@ -143,6 +144,7 @@ def hass_loss(
         finite(classification_weight, "classification_weight"),
         finite(topk_weight, "topk_weight"),
     )
+    predicted = predicted.to(accumulated(predicted.dtype, target.dtype))  # so that gradients are rounded once, as a sum
     paired = torch.arange(mask.shape[1], device=mask.device).expand(mask.shape)
     law = Law(whole=classification, top=top, k=k)
     made = _through_head(

@@ -20,6 +20,7 @@ from oracle.fast.growing import grow_tree as grow_tree
 from oracle.fast.trees import Candidates as Candidates
 from oracle.fast.trees import FlatTrees as FlatTrees
 from oracle.fast.trees import (
+    Numbers,
     array,
     check_numbers,
     check_parents,
@@ -27,10 +28,13 @@ from oracle.fast.trees import (
     checked,
     counted,
     ids,
+    numbers,
     on_host,
     per_tree,
     structure,
+    whole,
 )
+from oracle.fast.trees import check_candidates as check_candidates
 
 LARGEST = 2**63 - 1
 
@@ -49,14 +53,13 @@ def select_nodes(
     at budgets it is `widest`, or n. validate: whether numbers are looked at; None = where nobody waits for it.
     Raises `BadInput`. Source: EAGLE-2 §4.2.
     """
-    _, most = _read(candidates, budget, widest, validate, vectorised)
-    if not on_host(candidates.parent, vectorised):
+    found, most = _read(candidates, budget, widest, validate, vectorised)
+    if found is None:
         return _ranked(candidates, budget, most)
-    value, depth = array(candidates.log_value), array(candidates.depth)
     if isinstance(budget, Tensor) or candidates.length is not None:
-        return _ranked_on_host(candidates, budget, most)
-    chosen = laying_host.best(value, depth, most, candidates.layered or laying_host.is_layered(depth))
-    order = np.lexsort((laying_host.picked(depth, chosen), -laying_host.picked(value, chosen)), axis=-1)
+        return torch.from_numpy(_ranked_on_host(found, candidates.length, budget, most))
+    chosen = laying_host.best(found.value, found.depth, most, _layered(candidates, found))
+    order = np.lexsort((laying_host.picked(found.depth, chosen), -laying_host.picked(found.value, chosen)), axis=-1)
     return torch.from_numpy(np.take_along_axis(chosen, order, 1))
 
 
@@ -80,10 +83,15 @@ def flatten_tree(
         ids(length, "length", (batch,), candidates.parent)
     look = checked(validate, candidates.parent)
     _base(base, candidates, look)
+    found = numbers(candidates) if on_host(candidates.parent, vectorised) else None
     if look:
-        check_numbers(candidates)
+        check_numbers(candidates, found)
         check_selection(candidates, selected, length)
-    return _laid_out(candidates, selected, length, base, vectorised)
+    if found is None:
+        return _laid_out(candidates, selected, length, base)
+    valid = None if length is None else np.arange(selected.shape[1]) < array(length)[:, None]
+    place = laying_host.by_rows(array(selected), found.depth, _layered(candidates, found), valid)
+    return _laid_out_on_host(found, place, valid, base)
 
 
 def keep_best(
@@ -96,21 +104,21 @@ def keep_best(
     vectorised: bool | None = None,
 ) -> FlatTrees:
     """`select_nodes` and `flatten_tree` in one: what stands between the drafter and the verifier. Raises `BadInput`."""
-    look, most = _read(candidates, budget, widest, validate, vectorised)
-    _base(base, candidates, look)
+    found, most = _read(candidates, budget, widest, validate, vectorised)
+    _base(base, candidates, checked(validate, candidates.parent))
     ragged = isinstance(budget, Tensor) or candidates.length is not None
-    if not on_host(candidates.parent, vectorised):
-        chosen, length = _ranked(candidates, budget, most), None
-    elif ragged:
-        chosen, length = _ranked_on_host(candidates, budget, most), None
-    else:
-        value, depth = array(candidates.log_value), array(candidates.depth)
-        layered = candidates.layered or laying_host.is_layered(depth)
-        candidates = candidates._replace(layered=layered)
-        chosen, length = torch.from_numpy(laying_host.best(value, depth, most, layered)), None
+    if found is None:
+        chosen = _ranked(candidates, budget, most)
+        return _laid_out(candidates, chosen, (chosen >= 0).sum(1) if ragged else None, base)
+    layered, valid = _layered(candidates, found), None
     if ragged:
-        length = (chosen >= 0).sum(1)
-    return _laid_out(candidates, chosen, length, base, vectorised, ascending=candidates.layered and not ragged)
+        place = _ranked_on_host(found, candidates.length, budget, most)
+        valid = place >= 0
+    else:
+        place = laying_host.best(found.value, found.depth, most, layered)
+    if ragged or not layered:
+        place = laying_host.by_rows(place, found.depth, layered, valid)
+    return _laid_out_on_host(found, place, valid, base)
 
 
 def draft_tree(
@@ -194,9 +202,9 @@ def leaf_paths(
         return laying.leaf_table(up, depth, laying.links(parent, valid)[0], valid, most)
     host = None if valid is None else valid.numpy()
     above = laying_host.pointers(parent.numpy(), host)
-    steps = laying_host.depths(above)[:, 1:]
-    first = laying_host.links(parent.numpy(), host)[0]
-    paths, count = laying_host.leaf_table(above, steps, first, host, int(steps.max(initial=0)))
+    words = laying_host.visible_words(above, host, parent.shape[1])
+    steps = np.count_nonzero(laying_host.unpacked(words[:, 1:], parent.shape[1]), axis=2)
+    paths, count = laying_host.leaf_table(above, steps, laying_host.links(above, host)[0], host)
     return torch.from_numpy(paths), torch.from_numpy(count)
 
 
@@ -211,26 +219,32 @@ def sibling_links(
     valid = _parents(parent, length, validate)
     if not on_host(parent, vectorised):
         return laying.links(parent, valid)
-    first, following = laying_host.links(parent.numpy(), None if valid is None else valid.numpy())
+    host = None if valid is None else valid.numpy()
+    first, following = laying_host.links(laying_host.pointers(parent.numpy(), host), host)
     return torch.from_numpy(first), torch.from_numpy(following)
 
 
 def _read(
     candidates: Candidates, budget: int | Tensor, widest: int | None, validate: bool | None, vectorised: bool | None
-) -> tuple[bool, int]:
-    """Whether numbers are looked at, and how many nodes the greatest answer has."""
+) -> tuple[Numbers | None, int]:
+    """The numbers if the host works on them, and how many nodes the greatest answer has."""
     batch, nodes = structure(candidates)
-    look = checked(validate, candidates.parent)
+    host, look = on_host(candidates.parent, vectorised), checked(validate, candidates.parent)
     per_tree(budget, "budget", batch, candidates.parent, 0, look)
+    found = numbers(candidates) if host else None
     if look:
-        check_numbers(candidates)
+        check_numbers(candidates, found)
     if not isinstance(budget, Tensor):
-        return look, min(budget, nodes)
-    if widest is not None:
-        return look, min(widest, nodes)
-    if on_host(candidates.parent, vectorised) and batch:
-        return look, min(int(budget.max()), nodes)
-    return look, nodes
+        most = budget
+    elif widest is not None:
+        most = whole(widest, "widest", 0)
+    else:
+        most = int(budget.max()) if host and batch else nodes
+    return found, min(most, nodes)
+
+
+def _layered(candidates: Candidates, found: Numbers) -> bool:
+    return candidates.layered or laying_host.is_layered(found.depth)
 
 
 def _base(base: int | Tensor, candidates: Candidates, look: bool) -> None:
@@ -264,75 +278,35 @@ def _ranked(candidates: Candidates, budget: int | Tensor, most: int) -> Tensor:
     return torch.where(torch.arange(most, device=order.device) < own.unsqueeze(1), order, -1)
 
 
-def _ranked_on_host(candidates: Candidates, budget: int | Tensor, most: int) -> Tensor:
-    value, depth = array(candidates.log_value), array(candidates.depth)
-    batch, nodes = depth.shape
-    own = np.full(batch, nodes) if candidates.length is None else array(candidates.length)
-    valid = None if candidates.length is None else np.arange(nodes) < own[:, None]
+def _ranked_on_host(found: Numbers, length: Tensor | None, budget: int | Tensor, most: int) -> np.ndarray:
+    batch, nodes = found.depth.shape
+    own = np.full(batch, nodes) if length is None else array(length)
+    valid = None if length is None else np.arange(nodes) < own[:, None]
     own = np.minimum(own, array(budget) if isinstance(budget, Tensor) else budget)
-    order = laying_host.ordered(value, depth, valid)[:, :most]
-    return torch.from_numpy(np.where(np.arange(most) < own[:, None], order, -1))
+    order = laying_host.ordered(found.value, found.depth, valid)[:, :most]
+    return np.where(np.arange(most) < own[:, None], order, -1)
 
 
-def _laid_out(
-    candidates: Candidates,
-    nodes: Tensor,
-    length: Tensor | None,
-    base: int | Tensor,
-    vectorised: bool | None,
-    ascending: bool = False,
-) -> FlatTrees:
-    """Rows of the nodes; they are closed under ancestors. ascending: they are rows already."""
-    if not on_host(candidates.parent, vectorised):
-        return _laid_out_on_device(candidates, nodes, length, base)
-    valid = None if length is None else np.arange(nodes.shape[1]) < array(length)[:, None]
-    parent, token, depth = array(candidates.parent), array(candidates.token), array(candidates.depth)
-    batch, rows = nodes.shape
-    if not rows or not parent.shape[1]:
+def _laid_out_on_host(found: Numbers, place: np.ndarray, valid: np.ndarray | None, base: int | Tensor) -> FlatTrees:
+    batch, rows = place.shape
+    if not rows or not found.parent.shape[1]:
         return _empty(batch, rows, base)
-    place = nodes.numpy()
-    if not ascending:
-        place = laying_host.by_rows(place, depth, candidates.layered or laying_host.is_layered(depth), valid)
-    above = laying_host.parent_rows(parent, place, valid)
-    own = np.zeros((batch, rows + 1), dtype=np.int64)
-    own[:, 1:] = laying_host.picked(depth, place)
-    tokens = laying_host.picked(token, place)
-    deepest = int(own[:, 1:].max()) if valid is None else int(own[:, 1:].max(where=valid, initial=0))
-    up = laying_host.pointers(above, valid)
-    words = laying_host.visible_words(up, valid, deepest)
-    first, following = laying_host.links(above, valid)
-    paths, leaves = laying_host.leaf_table(up, own[:, 1:], first, valid, deepest)
-    position = own + (array(base)[:, None] if isinstance(base, Tensor) else base)
-    shown = own[:, 1:]
-    if valid is not None:
-        above, tokens, shown = (np.where(valid, one, -1) for one in (above, tokens, shown))
-        position[:, 1:] = np.where(valid, position[:, 1:], -1)
-    made = (place, above, tokens, shown, laying_host.unpacked(words[:, 1:], rows), paths, first, following, position)
-    count = np.full(batch, rows) if valid is None else valid.sum(1)
-    return FlatTrees(*map(torch.from_numpy, (*made, count, leaves)))
+    root = array(base)[:, None] if isinstance(base, Tensor) else base
+    made = laying_host.laid_out(found.parent, found.token, found.depth, place, valid, root)
+    return FlatTrees(*map(torch.from_numpy, made))
 
 
-def _laid_out_on_device(candidates: Candidates, nodes: Tensor, length: Tensor | None, base: int | Tensor) -> FlatTrees:
+def _laid_out(candidates: Candidates, nodes: Tensor, length: Tensor | None, base: int | Tensor) -> FlatTrees:
+    """Rows of the nodes; they are closed under ancestors."""
     batch, rows = nodes.shape
     if not rows or not candidates.parent.shape[1]:
         return _empty(batch, rows, base, nodes.device)
     valid = _behind(length, rows)
     deepest = rows if candidates.deepest is None else min(candidates.deepest, rows)
     nodes = laying.by_rows(nodes, candidates.depth, candidates.layered, valid)
-    parent = laying.parent_rows(candidates.parent, nodes, valid)
-    depth, token = laying.picked(candidates.depth, nodes), laying.picked(candidates.token, nodes)
-    if valid is not None:
-        depth, token = torch.where(valid, depth, -1), torch.where(valid, token, -1)
-        parent = torch.where(valid, parent, -1)
-    up = laying.pointers(parent, valid)
-    visible = laying.unpacked(laying.visible_words(up, valid, deepest)[:, 1:], rows)
-    first, following = laying.links(parent, valid)
-    paths, leaves = laying.leaf_table(up, depth, first, valid, deepest)
-    root = base.unsqueeze(1) if isinstance(base, Tensor) else torch.full_like(depth[:, :1], base)
-    below = root + depth if valid is None else torch.where(valid, root + depth, -1)
-    count = torch.full_like(leaves, rows) if valid is None else valid.sum(1)
+    root = base.unsqueeze(1) if isinstance(base, Tensor) else torch.full_like(nodes[:, :1], base)
     return FlatTrees(
-        *(nodes, parent, token, depth, visible, paths, first, following, torch.cat((root, below), 1), count, leaves)
+        *laying.laid_out(candidates.parent, candidates.token, candidates.depth, nodes, valid, root, deepest)
     )
 
 

@@ -6,6 +6,7 @@ hold −1 there. Structure is checked always; numbers are looked at on the host,
 
 from __future__ import annotations
 
+import operator
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +26,9 @@ class Candidates(NamedTuple):
 
     parent: int64, an earlier node, or −1 = the root. token: int64 target ids. confidence, log_value: floating-point.
     depth: int64, from 1. length: how many nodes of each tree count, int64 [B]; None = all. layered: whether the nodes
-    stand by depth, as `grow_tree` makes them. deepest: no node is deeper; None = not known.
+    stand by depth, as `grow_tree` makes them. deepest: no node is deeper; None = not known. seen: the fields before it
+    when `check_candidates` or `grow_tree` looked at their numbers, which nobody does again while they are these very
+    objects; what is written into them later is not noticed.
     """
 
     parent: Tensor
@@ -36,6 +39,17 @@ class Candidates(NamedTuple):
     length: Tensor | None = None
     layered: bool = False
     deepest: int | None = None
+    seen: tuple[object, ...] = ()
+
+
+class Numbers(NamedTuple):
+    """The first fields of `Candidates` as arrays; float32 where NumPy has no such dtype."""
+
+    parent: np.ndarray
+    token: np.ndarray
+    confidence: np.ndarray
+    value: np.ndarray
+    depth: np.ndarray
 
 
 class FlatTrees(NamedTuple):
@@ -62,13 +76,13 @@ class FlatTrees(NamedTuple):
 
 
 def on_host(tensor: Tensor, vectorised: bool | None) -> bool:
-    """Whether NumPy works on it; what it returns else never leaves the device."""
-    return tensor.device.type == "cpu" and not vectorised
+    """Whether NumPy works on it; elsewhere nothing leaves the device."""
+    return tensor.is_cpu and not vectorised
 
 
 def checked(validate: bool | None, tensor: Tensor) -> bool:
     """Whether numbers are looked at: as asked, else where nobody has to wait for it."""
-    return tensor.device.type == "cpu" if validate is None else validate
+    return tensor.is_cpu if validate is None else validate
 
 
 def whole(value: object, field: str, least: int) -> int:
@@ -105,15 +119,15 @@ def structure(candidates: Candidates) -> tuple[int, int]:
     if not isinstance(candidates, Candidates):
         raise BadInput("candidates", (), "is a Candidates", type(candidates).__name__)
     parent = ids(candidates.parent, "candidates.parent", (None, None))
-    batch, nodes = parent.shape
-    for name in ("token", "depth"):
-        ids(getattr(candidates, name), f"candidates.{name}", (batch, nodes), parent)
-    for name in ("confidence", "log_value"):
-        found = getattr(candidates, name)
-        if not isinstance(found, Tensor) or found.shape != parent.shape or not found.dtype.is_floating_point:
-            raise BadInput(f"candidates.{name}", (), f"is a floating-point tensor [{batch}, {nodes}]", _shown(found))
-        if found.device != parent.device:
-            raise BadInput(f"candidates.{name}", (), f"is on {parent.device}", str(found.device))
+    shape, device = parent.shape, parent.device
+    for name, one, floats in zip(Candidates._fields, candidates, (False, False, True, True, False)):
+        fits = isinstance(one, Tensor) and (one.dtype.is_floating_point if floats else one.dtype == torch.int64)
+        if not fits or one.shape != shape:
+            kind = "a floating-point" if floats else "an int64"
+            raise BadInput(f"candidates.{name}", (), f"is {kind} tensor {list(shape)}", _shown(one))
+        if one.device != device:
+            raise BadInput(f"candidates.{name}", (), f"is on {device}", str(one.device))
+    batch, nodes = shape
     if candidates.length is not None:
         ids(candidates.length, "candidates.length", (batch,), parent)
     if candidates.deepest is not None:
@@ -136,13 +150,33 @@ def check_parents(parent: np.ndarray, counts: np.ndarray | None, field: str) -> 
     _refuse(wrong if counts is None else wrong & counts, field, PARENT_RULE, parent)
 
 
-def check_numbers(candidates: Candidates) -> None:
-    """`BadInput`: parents, depths, tokens, confidences, values that rise, twins, siblings' mass."""
-    batch, nodes = candidates.parent.shape
+def numbers(candidates: Candidates) -> Numbers:
+    """Those of each node, on the host."""
+    return Numbers(*map(array, candidates[:5]))
+
+
+def check_candidates(candidates: Candidates) -> Candidates:
+    """The same, seen: `BadInput` unless they are trees, and then their numbers are not looked at again."""
+    structure(candidates)
+    check_numbers(candidates)
+    return candidates._replace(seen=candidates[:-1])
+
+
+def check_numbers(candidates: Candidates, found: Numbers | None = None) -> None:
+    """`BadInput`: parents, depths, tokens, confidences, values that rise, twins, siblings' mass, unless seen before."""
+    if candidates.seen and all(map(operator.is_, candidates, candidates.seen)):
+        return
+    found = found or numbers(candidates)
+    parent, token, confidence, value, depth = found
+    batch, nodes = parent.shape
+    if not parent.size:
+        return
+    rounding = 0.0 if candidates.confidence.dtype == torch.float64 else epsilon(candidates.confidence)
+    layered, deepest = candidates.layered, nodes if candidates.deepest is None else candidates.deepest
+    if candidates.length is None and _plain(found, rounding, layered, deepest):
+        return
     counts = counted(candidates.length, batch, nodes, "candidates.length")
-    parent, token, depth = (array(getattr(candidates, name)) for name in ("parent", "token", "depth"))
     check_parents(parent, counts, "candidates.parent")
-    confidence, value = array(candidates.confidence), array(candidates.log_value)
     if counts is not None:
         parent, confidence = np.where(counts, parent, ROOT), np.where(counts, confidence, 0)
         value, token = np.where(counts, value, 0), np.where(counts, token, np.arange(nodes))
@@ -159,14 +193,63 @@ def check_numbers(candidates: Candidates) -> None:
     _check_twins(parent, token, counts)
     families = (parent + 1) + np.arange(batch)[:, None] * (nodes + 1)
     mass = np.bincount(families.ravel(), confidence.ravel(), batch * (nodes + 1))
-    if (mass > 1 + MASS_TOLERANCE).any():
-        rounding = 0.0 if candidates.confidence.dtype == torch.float64 else epsilon(candidates.confidence)
-        wrong = mass > 1 + np.maximum(MASS_TOLERANCE, rounding * np.bincount(families.ravel(), minlength=len(mass)))
-        rule = "the confidences of one parent's children sum to at most one"
-        _refuse(wrong.take(families), "candidates.confidence", rule, mass.take(families))
-    if candidates.layered:
-        falls = np.diff(depth, axis=1) < 0
+    wrong = mass > 1 + np.maximum(MASS_TOLERANCE, rounding * np.bincount(families.ravel(), minlength=len(mass)))
+    rule = "the confidences of one parent's children sum to at most one"
+    _refuse(wrong.take(families), "candidates.confidence", rule, mass.take(families))
+    depth = depth if counts is None else np.where(counts, depth, 0)
+    _refuse(depth > deepest, "candidates.deepest", f"no node is deeper than {deepest}", depth)
+    if layered:
+        falls = depth[:, 1:] < depth[:, :-1]
         _refuse(falls if counts is None else falls & counts[:, 1:], "candidates.layered", "nodes stand by depth", falls)
+
+
+def _plain(found: Numbers, rounding: float, layered: bool, deepest: int) -> bool:
+    """Whether these trees keep all rules and are like those that growth makes: families of one width, the root's first,
+    each side by side and by falling value. One rule after the other, for any trees, takes several times as long.
+    """
+    parent, token, confidence, value, depth = found
+    batch, nodes = parent.shape
+    width = int(np.count_nonzero(parent[0] == ROOT)) or 1
+    if nodes % width or token.view(np.uint64).max() >= 2**31:  # a negative number is a great one without its sign
+        return False
+    above, level, best = parent[:, width::width], depth[:, ::width], value[:, ::width]
+    if np.count_nonzero((above < 0) | (above >= np.arange(width, nodes, width))):
+        return False
+    place = above + np.arange(0, batch * nodes, nodes)[:, None]
+    expanded = np.zeros(batch * nodes, dtype=bool)
+    expanded[place] = True
+    names = np.sort(token.astype(np.int32).reshape(-1, width), axis=1)
+    mass = confidence.reshape(-1, width) @ np.ones(width, dtype=confidence.dtype)
+    return bool(
+        np.count_nonzero(expanded) == place.size
+        and _all(parent[:, 0] == ROOT)
+        and _all(_within(np.equal, parent, width))
+        and _all(level[:, 0] == 1)
+        and _all(level[:, 1:] == depth.take(place) + 1)
+        and _all(_within(np.equal, depth, width))
+        and level.max() <= deepest
+        and (not layered or _all(level[:, 1:] >= level[:, :-1]))
+        and _all(best[:, 0] <= 0)
+        and _all(best[:, 1:] <= value.take(place))
+        and _all(_within(np.greater_equal, value, width))
+        and _all(_within(np.not_equal, names, width))
+        and confidence.min() >= 0
+        and confidence.max() <= 1
+        and mass.max() <= 1 + max(MASS_TOLERANCE, rounding * width) / 2  # half of it is for how the sum was rounded
+    )
+
+
+def _within(relation: np.ufunc, values: np.ndarray, width: int) -> np.ndarray:
+    """Whether each number has the relation to the next one of its family."""
+    flat = values.ravel()
+    kept: np.ndarray = relation(flat[:-1], flat[1:])
+    kept[width - 1 :: width] = True
+    return kept
+
+
+def _all(flags: np.ndarray) -> bool:
+    """A count takes a quarter of the time of `all`."""
+    return np.count_nonzero(flags) == flags.size
 
 
 def _check_twins(parent: np.ndarray, token: np.ndarray, counts: np.ndarray | None) -> None:
@@ -212,10 +295,9 @@ def check_selection(candidates: Candidates, selected: Tensor, length: Tensor | N
 
 def array(tensor: Tensor) -> np.ndarray:
     """The numbers on the host; float32 where NumPy has no such dtype."""
-    tensor = tensor.detach()
     if tensor.dtype in (torch.bfloat16, torch.float16):
         tensor = tensor.float()
-    found: np.ndarray = tensor.cpu().numpy()
+    found: np.ndarray = tensor.numpy(force=True)
     return found
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from oracle.errors import BadInput
-from oracle.fast.drafted import Drafts, Laws
+from oracle.fast.drafted import Laws, Listed
 from oracle.fast.drawing import accumulated
 
 BLOCK = 128
@@ -24,8 +24,8 @@ BLOCK = 128
 SEEN = 0.125
 """What is owed is one less what is gone, and summed anew where less than this is left: differences lose digits."""
 
-Spend = Callable[[int, int], float]
-"""(member, node) → coin; the frontier's of node −1."""
+Spend = Callable[[int], float]
+"""Node → coin; the frontier's of node −1."""
 Below = Sequence[tuple[int, int]]
 """Siblings: nodes and their tokens."""
 Found = tuple[list[int], int]
@@ -193,25 +193,20 @@ def _emptied(row: Tensor, tokens: Sequence[int]) -> Tensor:
 
 
 class Nodes:
-    """The drafted nodes of a batch on the host: the tokens of each, and who is below whom."""
+    """Who is below whom among the nodes of a batch."""
 
-    def __init__(self, drafts: Drafts, vocabulary: int) -> None:
-        self.vocabulary = vocabulary
-        self._tokens = drafts.token.numpy()
-        self._parents = None if drafts.parent is None else drafts.parent.numpy()
-        batch, nodes = self._tokens.shape
-        self._lengths: list[int] = [nodes] * batch if drafts.length is None else drafts.length.tolist()
+    def __init__(self, found: Listed, vocabulary: int) -> None:
+        self.vocabulary, (self._tokens, self._parents) = vocabulary, found
 
     def below(self, member: int, node: int) -> list[tuple[int, int]]:
         """The children of a node that carry a token, in node order, each with its token."""
-        length = self._lengths[member]
+        tokens, start = self._tokens[member], node + 1
+        # a parent is an earlier node, so what stands before a node is not below it
         if self._parents is None:
-            found = [node + 1] if node + 1 < length else []
+            pairs = [(start, tokens[start])] if start < len(tokens) else []
         else:
-            # a parent is an earlier node, so what stands before a node is not below it
-            start = node + 1
-            found = [i + start for i in (self._parents[member, start:length] == node).nonzero()[0].tolist()]
-        pairs = [(child, self._tokens.item(member, child)) for child in found]
+            parents = self._parents[member]
+            pairs = [(i, tokens[i]) for i in range(start, len(tokens)) if parents[i] == node]
         return [pair for pair in pairs if 0 <= pair[1] < self.vocabulary]
 
 
@@ -230,49 +225,51 @@ def greedy(target: Opened, nodes: Nodes, member: int) -> Found:
 
 
 class Sampling:
-    """The walk of sampled verification, with a coin a node."""
+    """The walk of sampled verification, with a coin a node. spender: of a request, what its coins are."""
 
-    def __init__(self, nodes: Nodes, target: Opened, draft: Opened | None, replaced: bool, spend: Spend) -> None:
-        self.nodes, self.target, self.draft, self.replaced, self.spend = nodes, target, draft, replaced, spend
+    def __init__(
+        self, nodes: Nodes, target: Opened, draft: Opened | None, replaced: bool, spender: Callable[[int], Spend]
+    ) -> None:
+        self.nodes, self.target, self.draft, self.replaced, self.spender = nodes, target, draft, replaced, spender
         self._left = [scratch(f"left {i}", target.laws.vocabulary, target.work) for i in range(2 if draft else 0)]
 
     def decide(self, member: int) -> Found:
         """Path and frontier of one request."""
         path: list[int] = []
-        node = -1
+        node, spend = -1, self.spender(member)
         visit = self._point if self.draft is None else self._drawn
         while True:
             self.target.open(member, node + 1)
             below = self.nodes.below(member, node)
             if not below:
-                token = draw(self.target.row(), self.spend(member, -1))
+                token = draw(self.target.row(), spend(-1))
                 return path, NO_LAW if token is None else token
-            accepted, token = visit(member, node, below)
+            accepted, token = visit(member, node, below, spend)
             if accepted is None:
                 return path, NO_LAW if token is None else token
             path.append(accepted)
             node = accepted
 
-    def _point(self, member: int, node: int, below: Below) -> tuple[int | None, int | None]:
+    def _point(self, member: int, node: int, below: Below, spend: Spend) -> tuple[int | None, int | None]:
         """The child that is accepted, or the frontier token: a rejected token leaves the row, and nothing else does."""
-        target, spend, mass_of = self.target, self.spend, self.target.mass()
+        target, mass_of = self.target, self.target.mass()
         whole = owed = target.total
         gone: dict[int, float] = {}
         for child, token in below:
             if gone and owed < whole * SEEN:
                 owed = float(target.without(list(gone)).sum())
             mass = 0.0 if token in gone else mass_of(token)
-            if spend(member, child) * owed < mass:
+            if spend(child) * owed < mass:
                 return child, None
             if token not in gone:
                 gone[token] = mass
                 owed -= mass
-        found = draw(target.without(list(gone)), self.spend(member, -1))
+        found = draw(target.without(list(gone)), spend(-1))
         if found is None:  # rounding rejected all that there is: what had mass last has it still
             found = next((token for token, mass in reversed(gone.items()) if mass > 0), None)
         return None, found
 
-    def _drawn(self, member: int, node: int, below: Below) -> tuple[int | None, int | None]:
+    def _drawn(self, member: int, node: int, below: Below, spend: Spend) -> tuple[int | None, int | None]:
         """The same for drafts from a row: a rejection leaves (p − q)+, and p where that is empty."""
         target, draft = self.target, self.draft
         if draft is None:
@@ -292,7 +289,7 @@ class Sampling:
                     rule = "siblings drawn without replacement stay within the support"
                     raise BadInput("drafts.token", (member, child), rule)
             share = q / total if total > 0 and token not in gone else 0.0
-            if self.spend(member, child) * share < read(token) / whole:
+            if spend(child) * share < read(token) / whole:
                 return child, None
             p = target.row() if p is None else p
             left = self._left[0] if p is not self._left[0] else self._left[1]
@@ -303,8 +300,8 @@ class Sampling:
             if self.replaced:
                 gone.append(token)
             if i + 1 == len(below):
-                found = draw(left, self.spend(member, -1))
-                return None, draw(p, self.spend(member, -1)) if found is None else found
+                found = draw(left, spend(-1))
+                return None, draw(p, spend(-1)) if found is None else found
             sum_left = float(left.sum())
             if sum_left != 0:
                 if sum_left < 1e-12:  # the next rejections would leave numbers too small for the dtype
