@@ -1,18 +1,15 @@
 """Tables and plots of what races found: `python -m bench.table RESULT.json [--page PAGE] [--plots FOLDER]`.
 
-RESULT is pytest-benchmark's JSON. A page's part between `<!-- bench -->` and `<!-- end bench -->` is written anew.
+RESULT is pytest-benchmark's JSON. Of a page the part from `<!-- bench:begin -->` to `<!-- bench:end -->` is written.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-_PART = re.compile(r"(<!-- bench -->\n).*?(\n<!-- end bench -->)", re.DOTALL)
 
 
 def races(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
@@ -71,6 +68,15 @@ def page(document: dict[str, Any]) -> str:
     return "\n".join(out).rstrip()
 
 
+def written(page: str, part: str, text: str) -> str:
+    """The page with a part of it anew. `ValueError` where it has no such part."""
+    begin, end = f"<!-- {part}:begin -->\n", f"\n<!-- {part}:end -->"
+    if page.count(begin) != 1 or page.count(end) != 1:
+        raise ValueError(f"the page has one part {begin.strip()} … {end.strip()}")
+    before, _, rest = page.partition(begin)
+    return before + begin + text + end + rest.partition(end)[2]
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the tables, or write them into a page; draw plots where asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -83,8 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if asked.page is None:
         print(text)
     else:
-        old = asked.page.read_text(encoding="utf-8")
-        asked.page.write_text(_PART.sub(lambda part: f"{part[1]}{text}{part[2]}", old), encoding="utf-8")
+        asked.page.write_text(written(asked.page.read_text(encoding="utf-8"), "bench", text), encoding="utf-8")
     if asked.plots is not None:
         from bench import plots
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
-from bench import plots, table
+from bench import gpu, plots, table
 from bench.contestants import Missing, PeerFailure, moved, peer
 from bench.measuring import grown
 from bench.side_by_side import Contestant, Differs, Target, interval, race
@@ -201,3 +202,23 @@ def test_a_file_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "at most 10 are read" in compare(tmp_path, measured(8, 12), measured(8, 12))[1]
     with pytest.raises(races.RaceError, match="No such file"):
         races.read(tmp_path / os.devnull.strip("/"))
+
+
+def test_the_script_for_a_gpu_runs_dry_on_a_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page, stored = tmp_path / "page.md", tmp_path / "gpu.json"
+    page.write_text("before\n<!-- gpu:begin -->\nold\n<!-- gpu:end -->\nafter\n", encoding="utf-8")
+    dry = ["--device", "cpu", "--small", "--no-suite"]
+    assert gpu.main([*dry, "--json", str(stored), "--page", str(page)]) == 0
+    found = json.loads(stored.read_text(encoding="utf-8"))
+    assert {"rollout_loss, float32", "keep_best", "move_rows"} <= {row["name"] for row in found["rows"]}
+    assert all(row["seconds"] > 0 and row["bound"] > 0 for row in found["rows"])
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("before\n") and text.endswith("after\n") and "a CPU, dry run" in text and "old" not in text
+    assert table.written(text, "gpu", "\n".join(gpu.lines(found))) == text
+    with pytest.raises(ValueError, match="one part <!-- bench:begin -->"):
+        table.written(text, "bench", "")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_the_script_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert gpu.main([]) == 2 and "torch finds no GPU" in capsys.readouterr().err
