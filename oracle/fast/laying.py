@@ -1,4 +1,6 @@
-"""Laying out trees on any device: no loop over trees or nodes, a few over depth, and nothing that the host waits for.
+"""Laying out trees on any device: no loop over trees, nodes or depth, and nothing that the host waits for.
+
+What lies above a row is found by doubling: as many steps as the logarithm of the depth.
 
 The functions are those of `oracle.fast.laying_host`, on tensors. Rows count from 1 where the root is row 0; `up` is the
 row of each row's parent, the root's being the root. `valid` tells which rows count, bool [B, N]; None = all.
@@ -138,12 +140,13 @@ def leaf_table(up: Tensor, depth: Tensor, first_child: Tensor, valid: Valid, dee
     """Paths int64 [B, N, D] right-padded with −1, and how many each tree has; depth is [B, N]."""
     batch, rows = first_child.shape
     leaf = first_child < 0 if valid is None else (first_child < 0) & valid
-    way = [torch.arange(1, rows + 1, device=up.device).expand(batch, -1)]
-    for _ in range(deepest):
-        way.append(up.gather(1, way[-1]))
+    way = torch.arange(1, rows + 1, device=up.device).expand(batch, -1).unsqueeze(2)
+    while way.shape[2] <= deepest:  # up to the root, twice as far each time
+        way = torch.cat((way, up.gather(1, way.flatten(1)).view_as(way)), 2)
+        up = up.gather(1, up)
     # column j of a path of d rows is d − 1 − j steps above its leaf; past its end stands the root
     steps = (depth.unsqueeze(2) - 1 - torch.arange(deepest, device=up.device)) % (deepest + 1)
-    paths = torch.stack(way, 2).gather(2, steps) - 1
+    paths = way.gather(2, steps) - 1
     slot = torch.where(leaf, leaf.cumsum(1) - 1, rows).unsqueeze(2).expand(-1, -1, deepest)
     padded = torch.full((batch, rows + 1, deepest), -1, dtype=torch.int64, device=up.device)
     return padded.scatter_(1, slot, paths)[:, :rows], leaf.sum(1)
