@@ -47,15 +47,15 @@ def rollout_step_attention(
 
 
 def rollout_attention(
-    queries: Sequence[Tensor],
-    keys: Sequence[Tensor],
-    values: Sequence[Tensor],
+    queries: Sequence[Tensor] | Tensor,
+    keys: Sequence[Tensor] | Tensor,
+    values: Sequence[Tensor] | Tensor,
     layout: Layout | None = None,
     scale: float | None = None,
 ) -> tuple[Tensor, ...]:
     """Attention of all steps of a rollout, the query, key and value of each step given: its output, of each step.
 
-    Tensors, layout and scale are those of `rollout_step_attention`. Raises `BadInput`.
+    Tensors, or one of all steps, layout and scale are those of `rollout_step_attention`. Raises `BadInput`.
     """
     if len(queries) != len(keys):
         raise BadInput("queries", (), "there is one of each step, as of keys", len(queries))
@@ -63,13 +63,13 @@ def rollout_attention(
 
 
 def _attention(
-    queries: Sequence[Tensor],
-    keys: Sequence[Tensor],
-    values: Sequence[Tensor],
+    queries: Sequence[Tensor] | Tensor,
+    keys: Sequence[Tensor] | Tensor,
+    values: Sequence[Tensor] | Tensor,
     layout: Layout | None,
     scale: float | None,
 ) -> tuple[Tensor, ...]:
-    queries, keys, values = tuple(queries), tuple(keys), tuple(values)  # a tensor of all steps is a sequence, too
+    queries, keys, values = tuple(queries), tuple(keys), tuple(values)
     _validate(queries, keys, values)
     batch, _, length, width = queries[0].shape
     layout = Layout.packed([length]) if layout is None else layout
@@ -227,7 +227,7 @@ class _Grouped:
         self.blocks = list(self._cut(query, step))
 
     def queries(self, tensor: Tensor) -> Tensor:
-        return tensor.unflatten(1, (self.groups, self.share))
+        return tensor.view(tensor.shape[0], self.groups, self.share, *tensor.shape[2:])
 
     def keys(self, tensor: Tensor) -> Tensor:
         return tensor.unsqueeze(2)
