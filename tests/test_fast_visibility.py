@@ -90,7 +90,7 @@ def test_bad_input_is_told() -> None:
     visibility, flags, ids = made(cases.FULL), torch.ones(1, 3, dtype=torch.bool), torch.arange(3)[None]
     refused: list[tuple[str, Any]] = [
         ("batch.position", lambda: rollout_visibility(TokenBatch(ids, flags, ids, ids.int(), flags), 2)),
-        ("batch.position[0, 1]", lambda: rollout_visibility(TokenBatch(ids, flags, 0 * ids, -ids, flags), 2)),
+        ("batch.position[0][1]", lambda: rollout_visibility(TokenBatch(ids, flags, 0 * ids, -ids, flags), 2)),
         ("steps", lambda: rollout_visibility(TokenBatch(ids, flags, ids, ids, flags), 0)),
         ("step", lambda: visibility.predicate(step=3)),
         ("row_anchor", lambda: visibility.layout("middle")),
