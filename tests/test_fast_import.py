@@ -1,0 +1,33 @@
+"""What importing the fast paths costs over torch, and that they need nothing else."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from tests.running import ROOT, environment, run
+
+MODULES = sorted(f"oracle.fast.{path.stem}" for path in (ROOT / "oracle" / "fast").glob("[a-z]*.py"))
+MOST = 0.1
+"""Seconds of a core: what is asked of all modules together, compiled before."""
+MEASURE = """
+import importlib, json, sys, time
+import numpy, torch
+before, start = set(sys.modules), time.process_time()
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+print(json.dumps([time.process_time() - start, sorted({n.partition('.')[0] for n in set(sys.modules) - before})]))
+"""
+
+
+def test_all_fast_paths_together_are_imported_in_a_tenth_of_a_second(tmp_path: Path) -> None:
+    taken = []
+    for _ in range(4):  # the first one compiles
+        done = run([sys.executable, "-c", MEASURE, *MODULES], tmp_path, environment(OMP_NUM_THREADS="1"))
+        assert done.code == 0, done.output
+        seconds, packages = json.loads(done.output.splitlines()[-1])
+        taken.append(seconds)
+        third = {name for name in packages if name not in sys.stdlib_module_names and not name.startswith("_")}
+        assert third <= {"oracle", "numpy"}, third
+    assert min(taken) <= MOST, taken
