@@ -114,9 +114,9 @@ def visible_words(up: Tensor, valid: Valid, deepest: int) -> Tensor:
 
 def unpacked(words: Tensor, columns: int) -> Tensor:
     """Bits [..., words] as bool [..., columns]."""
-    places = torch.arange(BITS, device=words.device)
-    bits = torch.bitwise_right_shift(words.unsqueeze(-1), places) & 1
-    return bits.flatten(-2)[..., :columns].bool()
+    octets = words.contiguous().view(torch.uint8)[..., : -(-columns // 8)].unsqueeze(-1)
+    bit = 1 << torch.arange(8, dtype=torch.uint8, device=words.device)
+    return (octets & bit).ne(0).flatten(-2)[..., :columns]
 
 
 def links(parent: Tensor, valid: Valid) -> tuple[Tensor, Tensor]:

@@ -74,17 +74,15 @@ def _shifted(inside: Tensor, prefix: int | Tensor, columns: int) -> Tensor:
     batch, rows, words = inside.shape
     start = (prefix if isinstance(prefix, Tensor) else torch.full((batch,), prefix, device=inside.device)) + 1
     start = start.view(batch, 1, 1)
-    whole_words, odd = start >> 6, start & 63
-    own = torch.arange(-(-columns // 64), device=inside.device)
-    place = own - whole_words
-    ones = torch.where(place < 0, -1, torch.where(place == 0, (torch.ones_like(odd) << odd) - 1, 0))
-
-    def word(at: Tensor) -> Tensor:
-        found = inside.gather(2, at.clamp(0, words - 1).expand(-1, rows, -1))
-        return torch.where((at >= 0) & (at < words), found, 0)
-
-    carried = ((word(place - 1) >> 1) & _LARGEST) >> (63 - odd)  # the sign is a bit like others
-    return ones | (word(place) << odd) | carried
+    first, odd = start >> 6, start & 63
+    wanted = -(-columns // 64)
+    own = torch.arange(wanted + words + 1, device=inside.device)  # what is moved may end in words behind the columns
+    found = torch.where(own < first, -1, 0).expand(-1, rows, -1).clone()
+    carried = ((inside >> 1) & _LARGEST) >> (63 - odd)  # the sign is a bit like others
+    moved = torch.nn.functional.pad(inside << odd, (0, 1)) | torch.nn.functional.pad(carried, (1, 0))
+    moved[:, :, :1] |= (torch.ones_like(odd) << odd) - 1
+    found.scatter_(2, (first + own[: words + 1]).expand(-1, rows, -1), moved)
+    return found[:, :, :wanted]
 
 
 def _unpacked(words: Tensor, columns: int) -> Tensor:
