@@ -127,7 +127,7 @@ def ours(name: str, given: Trees, sampled: bool, **more: Any) -> Contestant:
             return verify_sampled(drafts, coins, rows, target_logits=True, **more)
         return verify_greedy(drafts, rows, **more)
 
-    return Contestant(name, run, lambda: told(given, verify))
+    return Contestant(name, run, lambda: told(given, verify), calls=1 if "vectorised" in more else None)
 
 
 def by_oracle(given: Trees, sampled: bool) -> Contestant:
@@ -141,7 +141,7 @@ def by_oracle(given: Trees, sampled: bool) -> Contestant:
         case = [next(cases)]
         return (oracle.verify_sampled(case, [spent]) if sampled else oracle.verify_greedy(case))[0]
 
-    return Contestant("oracle", lambda: told(given, verify))
+    return Contestant("oracle", lambda: told(given, verify), calls=1)
 
 
 def dense_greedy(drafts: Drafts, rows: Tensor, _: Coins) -> Decision:
@@ -184,7 +184,7 @@ def test_tree(benchmark: Any, sampled: bool, vocabulary: int) -> None:
     contestants = [
         ours("fast", given, sampled),
         ours("fast, as on a GPU", given, sampled, vectorised=True),
-        Contestant("dense", lambda: told(given, dense_sampled if sampled else dense_greedy)),
+        Contestant("dense", lambda: told(given, dense_sampled if sampled else dense_greedy), calls=1),
     ]
     if main:
         contestants.append(by_oracle(given, sampled))
@@ -210,7 +210,7 @@ def test_tree_by_nodes(benchmark: Any, nodes: int) -> None:
         [
             ours("fast", given, True),
             ours("fast, as on a GPU", given, True, vectorised=True),
-            Contestant("dense", lambda: told(given, dense_sampled)),
+            Contestant("dense", lambda: told(given, dense_sampled), calls=1),
         ],
         same=same,
         calls=8,

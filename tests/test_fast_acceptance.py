@@ -15,6 +15,7 @@ from adapters.fast_acceptance import Acceptance
 from oracle import acceptance as oracle
 from oracle.errors import BadInput
 from oracle.fast import acceptance as fast
+from oracle.fast import walking
 from oracle.fast.acceptance import Coins, Drafts
 from oracle.fast.drawing import inverse_cdf
 from oracle.types import Coins as GivenCoins
@@ -345,5 +346,5 @@ def test_a_coin_finds_the_token_that_the_sum_passes() -> None:
             expected = int((edges > coin * edges[-1]).argmax())
             found = inverse_cdf(torch.tensor(row)[None], torch.tensor([coin], dtype=torch.float64))
             assert int(found) == expected
-            assert fast.walking.draw(torch.tensor(row), coin) == expected
+            assert walking.draw(row, walking.edges_of(row), coin) == expected
     assert inverse_cdf(torch.zeros(1, 4), torch.zeros(1)).tolist() == [-1]

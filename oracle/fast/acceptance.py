@@ -41,13 +41,13 @@ def verify_greedy(
     batch, nodes = _structure(drafts)
     rows = laws(target, False, "target", batch, nodes + 1)
     validate, vectorised = _ways(rows, validate, vectorised)
-    found_nodes = drafted.validated(drafts, rows, False) if validate else None
+    if validate or not vectorised:
+        nodes_of = drafted.listed(drafts, rows, validate, False)
     if vectorised:
         found = deciding.greedy(drafts, rows)
         _laws_only(found, rows, validate)
         return found
     scores = walking.Opened(rows, validate)
-    nodes_of = walking.Nodes(found_nodes or drafted.listed(drafts), rows.vocabulary)
     return _gathered([walking.greedy(scores, nodes_of, b) for b in range(batch)])
 
 
@@ -158,10 +158,11 @@ def _verify(
             raise BadInput("draft", (), f"a proposal {proposal!r} has draft rows", None)
         q = laws(draft, logits[1], "draft", batch, nodes if drafts.parent is None else nodes + 1, p)
     validate, vectorised = _ways(p, validate, vectorised)
-    nodes_of = drafted.validated(drafts, p, proposal != "iid") if validate else None
+    if validate or not vectorised:
+        nodes_of = drafted.listed(drafts, p, validate, proposal != "iid")
     if not vectorised:
         walk = walking.Sampling(
-            walking.Nodes(nodes_of or drafted.listed(drafts), p.vocabulary),
+            nodes_of,
             walking.opened(p, validate),
             None if q is None else walking.opened(q, validate),
             proposal == "without_replacement",

@@ -16,6 +16,10 @@ Rows = Tensor | Sequence[Tensor]
 """[B, N+1, V], or a tensor [n+1, V] of each request: row 0 = after the root, row i+1 = after node i."""
 
 
+NOBODY = -2
+"""The parent of a node that is left out."""
+
+
 class Drafts(NamedTuple):
     """A ragged batch of drafts, padded to N nodes.
 
@@ -124,35 +128,40 @@ class Listed(NamedTuple):
     parents: list[list[int]] | None
 
 
-def listed(drafts: Drafts) -> Listed:
-    """Reads numbers on the host, and validates none."""
-    found = Listed(drafts.token.tolist(), None if drafts.parent is None else drafts.parent.tolist())
-    for own in found if drafts.length is not None else ():
-        for values, length in zip(own or (), drafts.length.tolist()):
-            del values[max(length, 0) :]
-    return found
+def listed(drafts: Drafts, rows: Laws, validate: bool, distinct: bool) -> Listed:
+    """The nodes that count, read on the host.
 
-
-def validated(drafts: Drafts, rows: Laws, distinct: bool) -> Listed:
-    """Every node that counts has an earlier parent, a token and a row, and siblings differ where they have to.
-
-    Raises `BadInput`.
+    validate: every one has an earlier parent, a token and a row, and where `distinct` siblings differ; `BadInput`
+    otherwise. What has no token or no earlier parent is nobody's child without it.
     """
-    nodes, size = drafts.token.shape[1], rows.vocabulary
+    size = rows.vocabulary
+    found = Listed(drafts.token.tolist(), None if drafts.parent is None else drafts.parent.tolist())
     if drafts.length is not None:
         for b, length in enumerate(drafts.length.tolist()):
-            if not 0 <= length <= nodes:
-                raise BadInput("drafts.length", (b,), f"a request has 0 to {nodes} nodes", length)
-            if not isinstance(rows.rows, Tensor) and rows.rows[b].shape[0] <= length:
-                raise BadInput(rows.field, (b,), f"has {length + 1} rows at least", tuple(rows.rows[b].shape))
-    found = listed(drafts)
+            if validate:
+                _check_length(b, length, drafts.token.shape[1], rows)
+            for values in found:
+                if values is not None:
+                    del values[b][max(length, 0) :]
     for b, own in enumerate(found.tokens):
         if own and (min(own) < 0 or max(own) >= size):
-            i = next(i for i, token in enumerate(own) if not 0 <= token < size)
-            raise BadInput("drafts.token", (b, i), f"a token id lies in [0, {size})", own[i])
-        if found.parents is not None and own:
+            lost = [i for i, token in enumerate(own) if not 0 <= token < size]
+            if validate:
+                raise BadInput("drafts.token", (b, lost[0]), f"a token id lies in [0, {size})", own[lost[0]])
+            if found.parents is None:
+                del own[lost[0] :]
+            else:
+                found.parents[b] = [NOBODY if i in lost else parent for i, parent in enumerate(found.parents[b])]
+        if validate and found.parents is not None and own:
             _check_tree(b, found.parents[b], own, distinct)
     return found
+
+
+def _check_length(member: int, length: int, nodes: int, rows: Laws) -> None:
+    if not 0 <= length <= nodes:
+        raise BadInput("drafts.length", (member,), f"a request has 0 to {nodes} nodes", length)
+    if not isinstance(rows.rows, Tensor) and rows.rows[member].shape[0] <= length:
+        raise BadInput(rows.field, (member,), f"has {length + 1} rows at least", tuple(rows.rows[member].shape))
 
 
 def _check_tree(member: int, parents: list[int], tokens: list[int], distinct: bool) -> None:
