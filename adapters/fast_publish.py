@@ -8,8 +8,11 @@ are padded, that two of them differ in length, is refused here. A state holds ne
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import numpy as np
 
@@ -36,9 +39,8 @@ class Publish:
     def interrupted_publish(cls, cases: Sequence[PublishCase], step: int) -> list[CommittedState] | None:
         """A change is an operation that writes to a tensor of the states; the step-th raises instead."""
         batch = _Batch(cases, cls.draft_kv)
-        mode = _failing(batch.tensors(), step)
         try:
-            with mode:
+            with _failing(batch.tensors(), step):
                 batch.publish()
         except _Failure:
             return batch.states()
@@ -55,23 +57,32 @@ class _Failure(Exception):
     pass
 
 
-def _failing(tensors: Sequence[Tensor], step: int) -> Any:
-    """While it lasts, the step-th operation that writes to one of the tensors raises."""
+@contextmanager
+def _failing(tensors: Sequence[Tensor], step: int) -> Iterator[None]:
+    """While it lasts, the step-th write to one of the tensors raises: torch's own ones, and those of `moving.write`."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    held = {tensor.untyped_storage().data_ptr() for tensor in tensors}
+    from oracle.fast import moving
+
+    held, changes = {tensor.untyped_storage().data_ptr() for tensor in tensors}, itertools.count()
+
+    def count(tensor: Tensor) -> None:
+        if tensor.untyped_storage().data_ptr() in held and next(changes) == step:
+            raise _Failure
 
     class Failing(TorchDispatchMode):  # type: ignore[misc,name-defined,no-untyped-call,unused-ignore]
-        changes = 0
-
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if func._schema.is_mutable and args[0].untyped_storage().data_ptr() in held:
-                if self.changes == step:
-                    raise _Failure
-                self.changes += 1
+            if func._schema.is_mutable:
+                count(args[0])
             return func(*args, **(kwargs or {}))
 
-    return Failing()  # type: ignore[no-untyped-call,unused-ignore]
+    def write(pool: Tensor, *how: Any) -> None:
+        count(pool)
+        real(pool, *how)
+
+    real = moving.write
+    with mock.patch.object(moving, "write", write), Failing():  # type: ignore[no-untyped-call,unused-ignore]
+        yield
 
 
 class _Batch:

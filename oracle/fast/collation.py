@@ -126,8 +126,10 @@ def _join(pieces: list[Tensor], out: Tensor, end: int) -> None:
     if pieces and all([piece.device == device for piece in pieces]):
         torch.cat(pieces, out=part)
     else:
-        for piece, place in zip(pieces, part.split([len(piece) for piece in pieces])):
-            place.copy_(piece, non_blocking=True)
+        first = 0
+        for piece in pieces:
+            part[first : first + len(piece)].copy_(piece, non_blocking=True)
+            first += len(piece)
 
 
 def _length(document: object, i: int, widths: tuple[int, int]) -> int:

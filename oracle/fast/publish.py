@@ -9,19 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from oracle.errors import BadInput
 from oracle.fast.moving import move_rows as move_rows
+from oracle.fast.rounds import Arrays, host, refuse, told
 from oracle.fast.rounds import Decision as Decision
 from oracle.fast.rounds import Limits as Limits
 from oracle.fast.rounds import Round as Round
 from oracle.fast.rounds import Verified as Verified
 from oracle.fast.rounds import plan_round as plan_round
-from oracle.fast.rounds import refuse, told
 from oracle.types import DRAFT_KV
 
 COUNTERS = ("prompt", "length", "pending", "reason", "kv_length", "feature_length", "draft_length")
@@ -106,81 +107,91 @@ def publish(
     """
     if not isinstance(draft_kv, str) or draft_kv not in DRAFT_KV:
         raise BadInput("draft_kv", (), f"is one of {', '.join(DRAFT_KV)}", draft_kv)
-    kept = draft_kv == "kept" and state.draft_kv is not None
-    _structure(state, verified, kept)
+    keeps = draft_kv == "kept" and state.draft_kv is not None
+    _structure(state, verified, keeps)
     checked = state.tokens.device.type == "cpu" if validate is None else validate
     if checked:
         _check(state)
     found = plan_round(state.pending, state.length - state.prompt, verified, decision, limits, validate=checked)
-    place = torch.arange(found.tokens.shape[1], device=found.tokens.device)
-    new, rows = place < found.count.unsqueeze(1), place < found.kept.unsqueeze(1)
     if checked:
-        capacity = state.tokens.shape[1]
-        over = state.length + found.count > capacity
-        refuse(over, "state.length", f"the {capacity} places of a buffer hold the round", state.length)
+        capacity, length = state.tokens.shape[1], host(state.length)
+        over = length + host(found.count) > capacity
+        refuse(over, "state.length", f"the {capacity} places of a buffer hold the round", length)
 
-    _append(state.kv, state.kv_length, found.rows, rows, verified.kv)
-    _append(state.features, state.feature_length, found.rows, rows, verified.features)
-    _append(state.tokens, state.length, place.expand_as(new), new, found.tokens)
+    xp = Arrays(state.tokens)
+    count, kept, taken, path_rows = (xp.of(each) for each in (found.count, found.kept, found.rows, found.path_rows))
+    prompt, length, _, _, held, held_features, held_drafts = xp.of(state.counters)
+    batch, depth = path_rows.shape
+    request, place = xp.range(batch)[:, None], xp.range(depth + 1)
+    new, rows = place < count[:, None], place < kept[:, None]
+    move = Moves(xp, request, place)
+    move(state.kv, held, taken, rows, verified.kv)
+    move(state.features, held_features, taken, rows, verified.features)
+    move(state.tokens, length, place, new, found.tokens)
     redraft = new
-    if kept and state.draft_kv is not None and verified.drafted is not None and verified.drafted.shape[1]:
-        drafted = verified.drafted.gather(1, found.path_rows) & (place[:-1] < found.accepted.unsqueeze(1))
-        _append(state.draft_kv, state.draft_length, found.path_rows, drafted, verified.draft_kv)
-        redraft = new & ~pad(drafted, (0, 1))
-    features = state.feature_length + found.kept
-    made = Published(found, torch.where(found.pending >= 0, features - 1, -1), redraft)
+    if keeps and state.draft_kv is not None and verified.drafted is not None and verified.drafted.shape[1]:
+        drafted = xp.of(verified.drafted)[request, path_rows] & (place[:-1] < xp.of(found.accepted)[:, None])
+        move(state.draft_kv, held_drafts, path_rows, drafted, verified.draft_kv)
+        redraft = new & ~xp.join([drafted, xp.like(new[:, :1], False)])
+    features = held_features + kept
+    pending = xp.of(found.pending)
+    made = Published(found, xp.tensor(xp.where(pending >= 0, features - 1, -1)), xp.tensor(redraft))
     if drafter is not None:
         drafter(made)
-    after = (
-        *(state.prompt, state.length + found.count, found.pending, found.reason),
-        *(state.kv_length + found.kept, features, state.draft_length + found.count),
-    )
-    state.counters.copy_(torch.stack(after))
+    after = (prompt, length + count, pending, xp.of(found.reason), held + kept, features, held_drafts + count)
+    state.counters.copy_(xp.tensor(xp.join([each[:, None] for each in after])).T)
     return made
 
 
-def _append(buffer: Tensor, held: Tensor, rows: Tensor, counted: Tensor, origin: Tensor | None) -> None:
-    """Write origin[b, rows[b, i]] to buffer[b, held[b] + i], where it counts."""
-    batch, capacity = buffer.shape[:2]
-    request = torch.arange(batch, device=held.device).unsqueeze(1)
-    base = held.unsqueeze(1)
-    destination = base + torch.arange(rows.shape[1], device=held.device)
-    counted = counted & (destination < capacity)
-    if origin is None:
-        rows, size = rows + base, capacity
-        counted = counted & (rows < capacity)
-    else:
-        size = origin.shape[1]
-    move_rows(
-        buffer.view(batch * capacity, *buffer.shape[2:]),
-        request * size + rows,
-        request * capacity + destination,
-        origin=None if origin is None else origin.reshape(batch * size, *origin.shape[2:]),
-        moves=counted,
-        validate=False,
-    )
+class Moves:
+    """Rows put behind those that a buffer holds; what does not fit into it is left out."""
+
+    def __init__(self, xp: Arrays, request: Any, place: Any) -> None:
+        self.xp, self.request, self.place = xp, request, place
+
+    def __call__(self, buffer: Tensor, held: Any, rows: Any, counted: Any, origin: Tensor | None) -> None:
+        """Write origin[b, rows[b, i]] to buffer[b, held[b] + i], where it counts."""
+        batch, capacity = buffer.shape[:2]
+        base = held[:, None]
+        destination = base + self.place[: counted.shape[1]]
+        counted = counted & (destination < capacity)
+        size = capacity
+        if origin is None:
+            rows = base + rows
+            counted = counted & (rows < capacity)
+        else:
+            size = origin.shape[1]
+            origin = origin.reshape(batch * size, *origin.shape[2:])
+        move_rows(
+            buffer.view(batch * capacity, *buffer.shape[2:]),
+            self.xp.tensor(self.request * size + rows),
+            self.xp.tensor(self.request * capacity + destination),
+            origin=origin,
+            moves=self.xp.tensor(counted),
+            validate=False,
+        )
 
 
 def _check(state: State) -> None:
     """`BadInput` at the first request whose numbers do not fit together."""
-    refuse(state.reason != 0, "state.reason", "a finished request publishes nothing", state.reason)
-    refuse(state.prompt < 1, "state.prompt", "has at least one token", state.prompt)
-    refuse(state.length < state.prompt, "state.length", "is no less than the prompt", state.length)
-    capacity = state.tokens.shape[1]
-    refuse(state.length > capacity, "state.length", f"is at most {capacity}", state.length)
-    latest = state.tokens.gather(1, (state.length - 1).unsqueeze(1)).squeeze(1)
-    waits = state.pending >= 0
-    refuse(state.pending < -1, "state.pending", "is a token, or −1", state.pending)
-    refuse(waits & (state.pending != latest), "state.pending", "is the last token of the sequence", state.pending)
-    negative = (state.tokens < 0) & (torch.arange(capacity, device=waits.device) < state.length.unsqueeze(1))
-    refuse(negative, "state.tokens", "a token id is no less than 0", state.tokens)
-    held = state.length - waits.long()
-    refuse(state.kv_length != held, "state.kv_length", "is one row a token but the pending one", state.kv_length)
-    rule = "is one row a row of KV"
-    refuse(state.feature_length != held, "state.feature_length", rule, state.feature_length)
+    tokens, counters = host(state.tokens), host(state.counters)
+    prompt, length, pending, reason, kv, features, drafts = counters
+    refuse(reason != 0, "state.reason", "a finished request publishes nothing", reason)
+    refuse(prompt < 1, "state.prompt", "has at least one token", prompt)
+    refuse(length < prompt, "state.length", "is no less than the prompt", length)
+    capacity = tokens.shape[1]
+    refuse(length > capacity, "state.length", f"is at most {capacity}", length)
+    latest = tokens[np.arange(len(tokens)), length - 1]
+    waits = pending >= 0
+    refuse(pending < -1, "state.pending", "is a token, or −1", pending)
+    refuse(waits & (pending != latest), "state.pending", "is the last token of the sequence", pending)
+    negative = (tokens < 0) & (np.arange(capacity) < length[:, None])
+    refuse(negative, "state.tokens", "a token id is no less than 0", tokens)
+    held = length - waits
+    refuse(kv != held, "state.kv_length", "is one row a token but the pending one", kv)
+    refuse(features != held, "state.feature_length", "is one row a row of KV", features)
     if state.draft_kv is not None:
-        rule = "is one row a token but the first"
-        refuse(state.draft_length != state.length - 1, "state.draft_length", rule, state.draft_length)
+        refuse(drafts != length - 1, "state.draft_length", "is one row a token but the first", drafts)
 
 
 def _structure(state: State, verified: Verified, kept: bool) -> None:

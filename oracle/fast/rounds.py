@@ -1,17 +1,20 @@
 """What one round of each request of a batch publishes, decided from its tokens: nothing is moved yet.
 
-Every answer is padded to what the longest path could give, so no number has to reach the host.
+Every answer is padded to what the longest path could give, so no number has to reach the host. The same lines run in
+torch on a device and in NumPy on a CPU, where torch would take longer to be called than to do what is asked.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from oracle.errors import BadInput
+from oracle.fast import moving
 from oracle.types import PADDING_ROW, ROOT_ROW
 
 NONE, STOP, LENGTH = 0, 1, 2
@@ -94,94 +97,128 @@ def plan_round(
     checked = pending.device.type == "cpu" if validate is None else validate
     if checked:
         _check(pending, output, verified, decision, limits)
-    row_node, row_token, path = verified.row_node, verified.row_token, decision.path
-    if not row_node.shape[1]:
-        row_node = torch.full_like(pending, PADDING_ROW).unsqueeze(1)
-        row_token = row_node
-    depth = path.shape[1]
-    place = torch.arange(depth + 1, device=path.device)
-    path_rows = (row_node.unsqueeze(1) == path.unsqueeze(2)).to(torch.int8).argmax(2)
-    length = decision.accepted.unsqueeze(1)
-
-    drafted = pad(row_token.gather(1, path_rows), (0, 1))
-    tokens = torch.where(place < length, drafted, decision.frontier.unsqueeze(1))
-    reached = place <= length
-    reason = torch.zeros_like(tokens)
-    if limits.max_new_tokens is not None:
-        room = (limits.max_new_tokens - output).unsqueeze(1)
-        reason.masked_fill_(place + 1 == room, LENGTH)
-    if limits.stop_tokens is not None:
-        reason.masked_fill_((tokens.unsqueeze(2) == limits.stop_tokens.unsqueeze(1)).any(2), STOP)
-    reason.masked_fill_(~reached, NONE)
-    ends = (reason != NONE).to(torch.int8)
-    last = torch.where(ends.amax(1) > 0, ends.argmax(1), decision.accepted)
-    reason = reason.gather(1, last.unsqueeze(1)).squeeze(1)
-    whole = last == decision.accepted  # the frontier is published, the path is not cut
-    count = last + 1
-    accepted = torch.minimum(count, decision.accepted)
-    tokens = torch.where(place < count.unsqueeze(1), tokens, -1)
-
-    rooted = pending >= 0
-    kept = accepted + rooted
-    root = (row_node == ROOT_ROW).to(torch.int8).argmax(1, keepdim=True)
-    behind = torch.cat([root, path_rows], 1)
-    alone = pad(path_rows, (0, 1))
-    rows = torch.where(rooted.unsqueeze(1), behind, alone)
-    counted = place < kept.unsqueeze(1)
-    freed = pad(row_node != PADDING_ROW, (0, 1))
-    freed.scatter_(1, torch.where(counted, rows, row_node.shape[1]), False)
-    found = Round(
-        rows=torch.where(counted, rows, -1),
-        kept=kept,
-        tokens=tokens,
-        count=count,
-        path_rows=path_rows,
-        accepted=accepted,
-        freed=freed[:, : verified.row_node.shape[1]],
-        pending=torch.where(whole, decision.frontier, -1),
-        reason=reason,
+    xp = Arrays(pending)
+    waiting, held, row_node, row_token = (
+        xp.of(each) for each in (pending, output, verified.row_node, verified.row_token)
     )
+    path, accepted, frontier = (xp.of(each) for each in (decision.path, decision.accepted, decision.frontier))
+    rows, depth = row_node.shape[1], path.shape[1]
+    if not rows:
+        row_node = row_token = xp.like(waiting, PADDING_ROW)[:, None]
+    request, place = xp.range(len(waiting))[:, None], xp.range(depth + 1)
+    path_rows = first(row_node[:, None] == path[:, :, None])
+
+    drafted = row_token[request, path_rows]
+    end = frontier[:, None]
+    tokens = xp.where(place < accepted[:, None], xp.join([drafted, end]), end)
+    reason = xp.like(tokens, NONE)
+    if limits.max_new_tokens is not None:
+        room = xp.of(limits.max_new_tokens) - held
+        reason = xp.where(place + 1 == room[:, None], LENGTH, reason)
+    if limits.stop_tokens is not None:
+        stops = (tokens[:, :, None] == xp.of(limits.stop_tokens)[:, None]).any(2)
+        reason = xp.where(stops, STOP, reason)
+    reason = xp.where(place <= accepted[:, None], reason, NONE)
+    ends = reason != NONE
+    last = xp.where(ends.any(1), first(ends), accepted)
+    whole = last == accepted  # the frontier is published, the path is not cut
     if checked:
-        negative = whole & (decision.frontier < 0)
-        refuse(negative, "decision.frontier", "a token id is no less than 0", decision.frontier)
+        negative = host(whole & (frontier < 0))
+        refuse(negative, "decision.frontier", "a token id is no less than 0", host(frontier))
+    count = last + 1
+    kept_drafts = xp.where(whole, accepted, count)
+
+    rooted = waiting >= 0
+    kept = kept_drafts + rooted
+    behind = xp.join([first(row_node == ROOT_ROW)[:, None], path_rows])
+    shifted = xp.where(rooted[:, None], place, place + 1)
+    taken = behind[request, xp.where(shifted > depth, 0, shifted)]
+    counted = place < kept[:, None]
+    freed = xp.join([row_node != PADDING_ROW, xp.like(rooted, False)[:, None]])
+    freed[request, xp.where(counted, taken, freed.shape[1] - 1)] = False
+    return Round(
+        rows=xp.tensor(xp.where(counted, taken, -1)),
+        kept=xp.tensor(kept),
+        tokens=xp.tensor(xp.where(place < count[:, None], tokens, -1)),
+        count=xp.tensor(count),
+        path_rows=xp.tensor(path_rows),
+        accepted=xp.tensor(kept_drafts),
+        freed=xp.tensor(freed[:, :rows]),
+        pending=xp.tensor(xp.where(whole, frontier, -1)),
+        reason=xp.tensor(reason[request[:, 0], last]),
+    )
+
+
+class Arrays:
+    """Either library under one name: NumPy, on the memory of tensors on a CPU, or torch."""
+
+    def __init__(self, where: Tensor) -> None:
+        self.device, self.host = where.device, moving.on_cpu(where)
+        library: Any = np if self.host else torch
+        self.where, self.like, self._join = library.where, library.full_like, library.concatenate
+
+    def of(self, tensor: Tensor) -> Any:
+        return tensor.numpy() if self.host else tensor
+
+    def tensor(self, values: Any) -> Tensor:
+        return torch.from_numpy(values) if self.host else values
+
+    def range(self, count: int) -> Any:
+        return np.arange(count) if self.host else torch.arange(count, device=self.device)
+
+    def join(self, values: list[Any]) -> Any:
+        """Side by side."""
+        return self._join(values, 1)
+
+
+def first(flags: Any) -> Any:
+    """Where the first of the last axis is that is set; 0 where none is."""
+    return flags.argmax(-1) if isinstance(flags, np.ndarray) else flags.to(torch.int8).argmax(-1)
+
+
+def host(values: Any) -> np.ndarray:
+    """On the host, which waits for them where they are not."""
+    found: np.ndarray = values.cpu().numpy() if isinstance(values, Tensor) else values
     return found
 
 
 def _check(pending: Tensor, output: Tensor, verified: Verified, decision: Decision, limits: Limits) -> None:
     """`BadInput` at the first number that breaks a rule."""
-    node, token, path = verified.row_node, verified.row_token, decision.path
+    node, token, path = (host(tensor) for tensor in (verified.row_node, verified.row_token, decision.path))
+    waiting, accepted, held = (host(tensor) for tensor in (pending, decision.accepted, output))
     refuse(node < PADDING_ROW, "verified.row_node", "is a node, −1 for the root or −2 for padding", node)
-    refuse((node != PADDING_ROW) & (token < 0), "verified.row_token", "a token id is no less than 0", token)
-    held = node.sort(dim=1, stable=True)
-    again = torch.zeros_like(node, dtype=torch.bool)
-    twice = (held.values[:, 1:] == held.values[:, :-1]) & (held.values[:, 1:] != PADDING_ROW)
-    refuse(again.scatter_(1, held.indices[:, 1:], twice), "verified.row_node", "a node has one row", node)
+    there = node != PADDING_ROW
+    refuse(there & (token < 0), "verified.row_token", "a token id is no less than 0", token)
+    order = node.argsort(1, kind="stable")
+    sorted_node = np.take_along_axis(node, order, 1)
+    twice = (sorted_node[:, 1:] == sorted_node[:, :-1]) & (sorted_node[:, 1:] != PADDING_ROW)
+    if twice.any():
+        again = np.zeros_like(there)
+        np.put_along_axis(again, order[:, 1:], twice, 1)
+        refuse(again, "verified.row_node", "a node has one row", node)
     root = node == ROOT_ROW
-    rooted = root.any(1)
-    refuse((pending >= 0) & ~rooted, "pending", "a pending token has its root row, −1", pending)
-    refuse(root & (pending < 0).unsqueeze(1), "verified.row_node", "there is no root row where none is pending", node)
-    wrong = root & (token != pending.unsqueeze(1))
-    refuse(wrong, "verified.row_token", "the root row holds the pending token", token)
+    refuse((waiting >= 0) & ~root.any(1), "pending", "a pending token has its root row, −1", waiting)
+    refuse(root & (waiting < 0)[:, None], "verified.row_node", "there is no root row where none is pending", node)
+    refuse(root & (token != waiting[:, None]), "verified.row_token", "the root row holds the pending token", token)
     depth = path.shape[1]
-    beyond = (decision.accepted < 0) | (decision.accepted > depth)
-    refuse(beyond, "decision.accepted", f"is 0 … {depth}", decision.accepted)
-    place = torch.arange(depth, device=path.device)
-    counted = place < decision.accepted.unsqueeze(1)
-    there = (node.unsqueeze(1) == path.unsqueeze(2)).any(2) & (path >= 0)
-    refuse(counted & ~there, "decision.path", "is a node that has a verification row", path)
-    before = (place.unsqueeze(1) > place) & (path.unsqueeze(2) == path.unsqueeze(1))
+    refuse((accepted < 0) | (accepted > depth), "decision.accepted", f"is 0 … {depth}", accepted)
+    place = np.arange(depth)
+    counted = place < accepted[:, None]
+    known = (node[:, None] == path[:, :, None]).any(2) & (path >= 0)
+    refuse(counted & ~known, "decision.path", "is a node that has a verification row", path)
+    before = (place[:, None] > place) & (path[:, :, None] == path[:, None])
     refuse(counted & before.any(2), "decision.path", "no node is accepted twice", path)
-    refuse(output < 0, "output", "is a number of tokens", output)
+    refuse(held < 0, "output", "is a number of tokens", held)
     if limits.max_new_tokens is not None:
-        most = limits.max_new_tokens
-        full = (most >= 0) & (output >= most)
+        most = host(limits.max_new_tokens)
+        full = (most >= 0) & (held >= most)
         refuse(full, "limits.max_new_tokens", "there is room for one more token than are held", most)
 
 
-def refuse(wrong: Tensor, field: str, rule: str, values: Tensor) -> None:
+def refuse(wrong: np.ndarray, field: str, rule: str, values: np.ndarray) -> None:
     """`BadInput` at the first entry that is wrong."""
     if wrong.any():
-        index = tuple(wrong.nonzero()[0].tolist())
+        index = tuple(int(i) for i in np.argwhere(wrong)[0])
         raise BadInput(field, index, rule, int(values[index]))
 
 
