@@ -117,6 +117,8 @@ def test_structure_is_refused_whatever_is_looked_at() -> None:
         ("selected", lambda: fast.flatten_tree(RIGHT, torch.tensor([0]), validate=False)),
         ("form", lambda: masks.tree_mask(RIGHT.parent, 0, "packed64", validate=False)),
         ("longest", lambda: masks.tree_mask(RIGHT.parent, torch.tensor([3]), validate=False, vectorised=True)),
+        ("longest", lambda: masks.tree_mask(RIGHT.parent, torch.tensor([3]), longest=2)),
+        ("widest", lambda: fast.keep_best(RIGHT, torch.tensor([3]), widest=2)),
         ("expand_width", lambda: growing.grow_tree(lambda _: torch.ones(1, 1, 1), 0, 1, 1)),
         ("drafter", lambda: growing.grow_tree(lambda _: torch.ones(1, 2, 1), 1, 1, 1, validate=False)),
     ]

@@ -43,8 +43,9 @@ def tree_mask(
         raise BadInput("form", (), f"is one of {', '.join(MASK_FORMS)}", form)
     inside = visible_words(parent, length=length, validate=validate, vectorised=vectorised)
     batch, rows = parent.shape
-    per_tree(prefix, "prefix", batch, parent, 0, checked(validate, parent))
-    columns = _longest(prefix, longest, vectorised) + rows + 1
+    look = checked(validate, parent)
+    per_tree(prefix, "prefix", batch, parent, 0, look)
+    columns = _longest(prefix, longest, vectorised, look) + rows + 1
     words = _shifted(inside, prefix, columns)
     if length is not None:
         counts = torch.arange(rows + 1, device=parent.device) <= length.unsqueeze(1)
@@ -59,14 +60,13 @@ def tree_mask(
     return visible if form == "allowed" else ~visible
 
 
-def _longest(prefix: int | Tensor, longest: int | None, vectorised: bool | None) -> int:
-    if longest is not None:
-        return whole(longest, "longest", 0 if isinstance(prefix, Tensor) else prefix)
+def _longest(prefix: int | Tensor, longest: int | None, vectorised: bool | None, look: bool) -> int:
     if not isinstance(prefix, Tensor):
-        return prefix
-    if not on_host(prefix, vectorised):
+        return prefix if longest is None else whole(longest, "longest", prefix)
+    if longest is None and not on_host(prefix, vectorised):
         raise BadInput("longest", (), "is told where prefixes are not looked at")
-    return int(prefix.max()) if prefix.numel() else 0
+    greatest = int(prefix.max()) if prefix.numel() and (look or longest is None) else 0
+    return greatest if longest is None else whole(longest, "longest", greatest)
 
 
 def _shifted(inside: Tensor, prefix: int | Tensor, columns: int) -> Tensor:

@@ -50,7 +50,7 @@ def select_nodes(
     """The best nodes of each tree, in selection order: int64 [B, M], −1 behind the last one (TREE 3xx).
 
     budget: of every tree, or one a tree, int64 [B]. M is the greatest budget, at most n; where the host does not look
-    at budgets it is `widest`, or n. validate: whether numbers are looked at; None = where nobody waits for it.
+    at budgets it is `widest`, which none of them exceeds, or n. validate: whether numbers are looked at; None = where nobody waits for it.
     Raises `BadInput`. Source: EAGLE-2 §4.2.
     """
     found, most = _read(candidates, budget, widest, validate, vectorised)
@@ -237,7 +237,7 @@ def _read(
     if not isinstance(budget, Tensor):
         most = budget
     elif widest is not None:
-        most = whole(widest, "widest", 0)
+        most = whole(widest, "widest", int(budget.max()) if look and batch else 0)
     else:
         most = int(budget.max()) if host and batch else nodes
     return found, min(most, nodes)
