@@ -37,10 +37,17 @@ def move_rows(
     """
     origin = pool if origin is None else origin
     _structure(pool, source, destination, origin, moves, dim)
-    source, destination = source.reshape(-1), destination.reshape(-1)
-    moves = None if moves is None else moves.reshape(-1)
     if validate or (validate is None and pool.device.type == "cpu"):
         _check(source, destination, moves, pool.shape[dim], origin.shape[dim])
+    moved(pool, source, destination, origin, moves, dim)
+
+
+def moved(
+    pool: Tensor, source: Tensor, destination: Tensor, origin: Tensor, moves: Tensor | None = None, dim: int = 0
+) -> None:
+    """`move_rows` of what is known to be right."""
+    source, destination = source.reshape(-1), destination.reshape(-1)
+    moves = None if moves is None else moves.reshape(-1)
     if on_cpu(pool):
         start, end = source.numpy(), destination.numpy()
         if moves is not None:
@@ -109,8 +116,8 @@ def _without(shape: torch.Size, dim: int) -> list[int]:
 
 
 def _check(source: Tensor, destination: Tensor, moves: Tensor | None, size: int, held: int) -> None:
-    counted: Any = slice(None) if moves is None else moves.cpu().numpy()
-    start, end = source.cpu().numpy()[counted], destination.cpu().numpy()[counted]
+    counted: Any = ... if moves is None else moves.cpu().numpy()
+    start, end = (slots.cpu().numpy()[counted].reshape(-1) for slots in (source, destination))
     which = "" if moves is None else " of those that count"
     for name, slots, most in (("source", start, held), ("destination", end, size)):
         wrong = (slots < 0) | (slots >= most)

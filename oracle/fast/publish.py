@@ -17,6 +17,7 @@ from torch import Tensor
 
 from oracle.errors import BadInput
 from oracle.fast.moving import move_rows as move_rows
+from oracle.fast.moving import moved
 from oracle.fast.rounds import Arrays, host, refuse, told
 from oracle.fast.rounds import Decision as Decision
 from oracle.fast.rounds import Limits as Limits
@@ -152,7 +153,7 @@ class Moves:
     def __call__(self, buffer: Tensor, held: Any, rows: Any, counted: Any, origin: Tensor | None) -> None:
         """Write origin[b, rows[b, i]] to buffer[b, held[b] + i], where it counts."""
         batch, capacity = buffer.shape[:2]
-        base = held[:, None]
+        pool, base = buffer.view(batch * capacity, *buffer.shape[2:]), held[:, None]
         destination = base + self.place[: counted.shape[1]]
         counted = counted & (destination < capacity)
         size = capacity
@@ -161,14 +162,12 @@ class Moves:
             counted = counted & (rows < capacity)
         else:
             size = origin.shape[1]
-            origin = origin.reshape(batch * size, *origin.shape[2:])
-        move_rows(
-            buffer.view(batch * capacity, *buffer.shape[2:]),
+        moved(
+            pool,
             self.xp.tensor(self.request * size + rows),
             self.xp.tensor(self.request * capacity + destination),
-            origin=origin,
-            moves=self.xp.tensor(counted),
-            validate=False,
+            pool if origin is None else origin.flatten(0, 1),
+            self.xp.tensor(counted),
         )
 
 

@@ -217,7 +217,7 @@ def _check(pending: Tensor, output: Tensor, verified: Verified, decision: Decisi
 
 def refuse(wrong: np.ndarray, field: str, rule: str, values: np.ndarray) -> None:
     """`BadInput` at the first entry that is wrong."""
-    if wrong.any():
+    if np.count_nonzero(wrong):
         index = tuple(int(i) for i in np.argwhere(wrong)[0])
         raise BadInput(field, index, rule, int(values[index]))
 
