@@ -50,8 +50,8 @@ def select_nodes(
     """The best nodes of each tree, in selection order: int64 [B, M], −1 behind the last one (TREE 3xx).
 
     budget: of every tree, or one a tree, int64 [B]. M is the greatest budget, at most n; where the host does not look
-    at budgets it is `widest`, which none of them exceeds, or n. validate: whether numbers are looked at; None = where nobody waits for it.
-    Raises `BadInput`. Source: EAGLE-2 §4.2.
+    at budgets it is `widest`, which none of them exceeds, or n. validate: whether numbers are looked at; None = where
+    nobody waits for it. Raises `BadInput`. Source: EAGLE-2 §4.2.
     """
     found, most = _read(candidates, budget, widest, validate, vectorised)
     if found is None:
