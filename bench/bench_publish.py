@@ -1,35 +1,31 @@
 """What it costs to publish a round of a batch, and to move the rows that it keeps.
 
-    python -m bench.bench_publish [--requests 1 16 64] [--rounds 100] [--json FILE]
+    python -m pytest bench/bench_publish.py
 
-Trees of 60 drafts below the root, paths of `--depth`, sequences of 2000 tokens in buffers of 2304, one slot a row. One
-thread, contestants in turn on the same inputs, medians of the process's own time, and ratios to the fast path; results
-are checked equal first. `loop` is the plain version, a request at a time; `oracle` is NumPy, and makes its states anew.
-Rows of a pool move beside `pool[destination] = pool[source]`, which is what SGLang's `move_kv_cache_native` does a
-layer, and beside a copy of as many bytes, there and back, which is the bound.
+Trees of 60 drafts below the root, sequences of 2000 tokens in buffers of 2304, one slot a row, paths of seven drafts
+where nothing else is said. `loop` is the plain version, a request at a time, which looks at nothing twice; `oracle` is
+NumPy, and makes its states anew. Rows of a pool move beside SGLang's `move_kv_cache_native`, `pool[…] = pool[…]`, and
+beside copies of as many bytes: there and back, as rows are read before they are written, and once, which nobody beats.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
+from numpy.testing import assert_array_equal
 from torch import Tensor
 
+from bench.side_by_side import Contestant, bound, moved, peer, race
 from oracle import publish as oracle
 from oracle import types
 from oracle.fast.publish import Decision, Limits, State, Verified, move_rows, publish
 
-DRAFTS, PROMPT, OUTPUT, ROOM = 60, 1500, 500, 2304
+DRAFTS, DEPTH, PROMPT, OUTPUT, ROOM = 60, 7, 1500, 500, 2304
 STOP = 31999
-Contestant = Callable[[], Any]
 
 
 class Round:
@@ -117,106 +113,100 @@ class Round:
             counters = [PROMPT, length + len(new), pending, reason, *[held + len(rows)] * 2, length - 1 + len(new)]
             state.counters[:, b] = torch.tensor(counters)
 
-    def shown(self) -> list[Tensor]:
-        kv, tokens = self.state.kv_length, self.state.length
-        held = [row[:n].clone() for rows in (self.state.kv, self.state.features) for row, n in zip(rows, kv)]
-        return [self.state.counters.clone(), *held, *(row[:n].clone() for row, n in zip(self.state.tokens, tokens))]
+    def shown(self) -> list[types.CommittedState]:
+        """The states as the oracle tells them, as far as both do."""
+        found = []
+        for b, (prompt, length, pending, reason, kv, features, _) in enumerate(self.state.counters.T.tolist()):
+            rows = (self.state.tokens[b, prompt:length], self.state.kv[b, :kv], self.state.features[b, :features])
+            output, *held = (each.numpy().copy() for each in rows)
+            found.append(types.CommittedState(self.cases[b].state.prompt, output, *held, pending, reason != 0))
+        return found
 
 
-def publishing(requests: int, depth: int) -> dict[str, Contestant]:
+def same_states(found: list[types.CommittedState], other: list[types.CommittedState]) -> None:
+    for one, its in zip(found, other, strict=True):
+        for name in ("output", "kv", "features", "pending", "finished"):
+            assert_array_equal(getattr(one, name), getattr(its, name), err_msg=name)
+
+
+def publishing(benchmark: Any, requests: int, depth: int, growth: tuple[str, float]) -> None:
     """A whole round."""
     given = Round(requests, depth)
-    given.fast()
-    first = given.shown()
-    given.loop()
-    if not all(torch.equal(one, other) for one, other in zip(first, given.shown())):
-        raise ValueError("the loop publishes something else")
-    for row, state in zip(given.state.kv, oracle.publish(given.cases)):
-        if not np.array_equal(row[: len(state.kv)].numpy(), state.kv):
-            raise ValueError("the oracle publishes something else")
-    return {
-        "fast": given.fast,
-        "fast, unchecked": lambda: given.fast(validate=False),
-        "loop": given.loop,
-        "oracle": lambda: oracle.publish(given.cases),
-    }
+
+    def ours(name: str, run: Callable[[], None]) -> Contestant:
+        return Contestant(name, run, lambda: (run(), given.shown())[1])
+
+    race(
+        benchmark,
+        f"a round published, B = {requests}, paths of {depth}",
+        [
+            ours("fast", given.fast),
+            ours("fast, numbers not looked at", lambda: given.fast(validate=False)),
+            ours("loop", given.loop),
+            Contestant("oracle", lambda: oracle.publish(given.cases), calls=1),
+        ],
+        same=same_states,
+        rounds=15,
+        calls=5,
+        memory=True,
+        growth=growth,
+    )
 
 
-def moving(requests: int, depth: int, width: int) -> dict[str, Contestant]:
-    """Accepted rows of a pool into the places behind what is held, where rejected rows stand."""
+@pytest.mark.parametrize("requests", [1, 4, 16, 64])
+def test_publish(benchmark: Any, requests: int) -> None:
+    publishing(benchmark, requests, DEPTH, ("requests", requests))
+
+
+@pytest.mark.parametrize("depth", [1, 4, 16, 60])
+def test_publish_deeper(benchmark: Any, depth: int) -> None:
+    publishing(benchmark, 16, depth, ("depth of a path", depth))
+
+
+@pytest.mark.parametrize("requests", [1, 16, 64])
+def test_moved_rows(benchmark: Any, requests: int) -> None:
+    """Accepted rows of a layer's keys and values into the places behind what is held, where rejected rows stand."""
     rng = np.random.default_rng(1)
-    window = DRAFTS + 1
-    pool = torch.randn(requests * window, width).to(torch.bfloat16)
-    rows = np.array([np.sort(rng.permutation(window)[: depth + 1]) for _ in range(requests)])
+    window, heads, size = DRAFTS + 1, 8, 128
+    pools = [torch.from_numpy(rng.random((requests * window, heads, size)).astype(np.float16)) for _ in "kv"]
+    rows = np.array([np.sort(rng.permutation(window)[: DEPTH + 1]) for _ in range(requests)])
     base = np.arange(requests)[:, None] * window
     source = torch.tensor((base + rows).reshape(-1))
-    destination = torch.tensor((base + np.arange(depth + 1)).reshape(-1))
-    once, other = pool.clone(), pool.clone()
-    move_rows(once, source, destination)
-    other[destination] = other[source]
-    if not torch.equal(once, other):
-        raise ValueError("other rows")
-    there, back = torch.empty(len(source), width, dtype=pool.dtype), pool[: len(source)].clone()
+    destination = torch.tensor((base + np.arange(DEPTH + 1)).reshape(-1))
+    given = (*pools, source, destination)
+    inputs = {name: each.numpy() for name, each in zip(("keys", "values", "source", "destination"), given)}
+    there, back = (torch.empty(2 * len(source), heads, size, dtype=pools[0].dtype) for _ in range(2))
 
-    def assigned() -> None:
-        pool[destination] = pool[source]
+    def fast(held: list[Tensor], validate: bool) -> list[Tensor]:
+        for pool in held:
+            move_rows(pool, source, destination, validate=validate)
+        return held
 
-    def copied() -> None:
-        there.copy_(back)
-        back.copy_(there)
+    def assigned(held: list[Tensor]) -> list[Tensor]:
+        for pool in held:
+            pool[destination] = pool[source]
+        return held
 
-    return {
-        "fast": lambda: move_rows(pool, source, destination, validate=False),
-        "fast, checked": lambda: move_rows(pool, source, destination),
-        "pool[…] = pool[…]": assigned,
-        "copy, there and back": copied,
-    }
+    def same(found: list[Tensor], other: Any) -> None:
+        for one, its in zip(found, [*other.values()] if isinstance(other, dict) else other):
+            assert_array_equal(one, its)
 
+    def fresh() -> list[Tensor]:
+        return [pool.clone() for pool in pools]
 
-def timed(runs: dict[str, Contestant], rounds: int) -> dict[str, list[float]]:
-    """Seconds of the process's own time, the contestants in turn."""
-    found: dict[str, list[float]] = {name: [] for name in runs}
-    for run in runs.values():
-        run()
-    for _ in range(rounds):
-        for name, run in runs.items():
-            start = time.process_time()
-            run()
-            found[name].append(time.process_time() - start)
-    return found
-
-
-def main() -> None:
-    """Print a table each; write JSON where asked."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--requests", type=int, nargs="+", default=[1, 16, 64])
-    parser.add_argument("--depth", type=int, default=7)
-    parser.add_argument("--width", type=int, default=4096, help="numbers a row of the pool")
-    parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--json", type=Path)
-    asked = parser.parse_args()
-    torch.set_num_threads(1)
-    report = []
-    for requests in asked.requests:
-        report.append(told(f"publish, B = {requests}", timed(publishing(requests, asked.depth), asked.rounds)))
-        moved = moving(requests, asked.depth, asked.width)
-        report.append(told(f"rows of {asked.width}, B = {requests}", timed(moved, asked.rounds)))
-    if asked.json is not None:
-        asked.json.write_text(json.dumps(report, indent=1))
-
-
-def told(name: str, found: dict[str, list[float]]) -> dict[str, Any]:
-    """The table, printed."""
-    own = statistics.median(found["fast"])
-    print(name)
-    table = {}
-    for contestant, seconds in found.items():
-        median = statistics.median(seconds)
-        table[contestant] = {"seconds": median, "least": min(seconds), "most": max(seconds), "ratio": median / own}
-        least = f"(least {1e3 * min(seconds):.3f})"
-        print(f"  {contestant:20} {1e3 * median:9.3f} ms {least}  {median / own:6.2f}", flush=True)
-    return {"table": name, "contestants": table}
-
-
-if __name__ == "__main__":
-    main()
+    race(
+        benchmark,
+        f"rows moved, B = {requests}, {DEPTH + 1} of {window} rows of {2 * heads * size * 2} bytes each",
+        [
+            Contestant("fast", lambda: fast(pools, False), lambda: fast(fresh(), False)),
+            Contestant("fast, checked", lambda: fast(pools, True), lambda: fast(fresh(), True)),
+            Contestant("pool[…] = pool[…]", lambda: assigned(pools), lambda: assigned(fresh())),
+            peer("adapters.sglang", "bench.peers.sglang:moved_rows", inputs),
+            bound("copied, there and back", lambda: (there.copy_(back), back.copy_(there))),
+            moved(2 * there.nbytes),  # once: each byte is read and written
+        ],
+        same=same,
+        rounds=15,
+        calls=10,
+        growth=("requests", requests),
+    )

@@ -122,13 +122,18 @@ def test_nothing_waits_for_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
             self.names.add(func.__name__.partition(".")[0])
             return func(*args, **(kwargs or {}))
 
-    state, verified, decision = request(6, 20)
+    generator = torch.Generator().manual_seed(1)
+    drafts = {"draft_kv": torch.rand(2, 6, generator=generator), "drafted": torch.rand(2, 6, generator=generator) < 0.7}
+    state, verified, decision = request(6, 20, **drafts)
+    state = dataclasses.replace(state, draft_kv=torch.zeros(2, 20))
     limits = fast.Limits(torch.tensor([[54, -1], [-1, -1]]), torch.tensor([-1, 5]))
     with Recorded() as recorded:
         recorded.names = set()
-        made = fast.publish(state, verified, decision, limits, validate=False)
+        made = fast.publish(state, verified, decision, limits, "kept", validate=False)
     assert not recorded.names & {"_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero"}
     assert made.round.reason.tolist() == [1, 0] and made.round.count.tolist() == [1, 3]
+    drafted = verified.drafted.gather(1, made.round.path_rows)
+    assert made.redraft[1].tolist() == [*(~drafted[1, :2]).tolist(), True, False]
 
 
 @pytest.mark.usefixtures("device_path")
@@ -138,6 +143,9 @@ def test_what_does_not_fit_is_refused_or_left_out() -> None:
     decision = fast.Decision(torch.tensor([[1, 3], [4, 5]]), torch.tensor([2, 1]), decision.frontier)
     with pytest.raises(BadInput, match=r"state.length"):
         fast.publish(*request(3, 7)[:2], decision)
+    ended = fast.Limits(torch.tensor([[51], [54]]))  # room for the tokens, and none for the rows where they lie
+    with pytest.raises(BadInput, match=r"state.kv\[0\]"):
+        fast.publish(*request(6, 7), ended)
     with pytest.raises(BadInput, match=r"decision.path\[1\]\[1\]"):
         fast.publish(state, verified, dataclasses.replace(decision, accepted=torch.tensor([2, 2])))
     assert all(torch.equal(a, b) for a, b in zip(before, (state.tokens, state.counters, state.kv, state.features)))
@@ -206,6 +214,15 @@ def test_bad_moves_are_named(call: Callable[[Any], None], field: str, index: tup
         call(pool)
     assert (caught.value.field, caught.value.index) == (field, index)
     assert torch.equal(pool, POOL)
+
+
+@pytest.mark.usefixtures("device_path")
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float8_e5m2, torch.bfloat16, torch.float32, torch.complex64])
+def test_rows_of_any_kind_move_bit_by_bit(dtype: Any) -> None:
+    bits = torch.randint(0, 2 if dtype is torch.bool else 256, (5, 16), dtype=torch.uint8)
+    pool = bits.clone().view(dtype)
+    moving.move_rows(pool, ids(4, 0, 1), ids(0, 1, 4))
+    assert torch.equal(pool.view(torch.uint8), bits[[4, 0, 2, 3, 1]])
 
 
 def test_several_moves_of_one_row_to_one_place_are_one_move() -> None:

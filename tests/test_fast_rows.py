@@ -86,7 +86,7 @@ def test_plans_are_the_oracles(operation: str) -> None:
 
 
 def test_documents_and_blocks_say_what_the_dense_mask_says() -> None:
-    for batch in batches(80):
+    for batch in batches(50):
         for more in (0, 3):
             rows = len(oracle.soft_rows(batch).source)
             seen = fast.soft_rows(in_torch(batch), size=rows + more).visibility
@@ -285,6 +285,13 @@ def test_documents_that_do_not_fit_are_refused_before_anything_is_written() -> N
     with pytest.raises(BadInput, match=r"documents\[1\].mask"):
         collation.pack_rows([right, bad], out)
     assert not out.feature.any() and (out.document == -1).all()
+
+
+def test_documents_of_several_dtypes_are_converted() -> None:
+    wide, narrow = (documents(np.random.default_rng(6), [4], dtype)[0] for dtype in (torch.float32, torch.float16))
+    found = collation.pack_rows([wide, narrow], collation.row_buffers(6, (3, 2), torch.bfloat16))
+    fed = torch.cat([wide.features[:3].to(torch.bfloat16), narrow.features[:3].to(torch.bfloat16)])
+    assert torch.equal(found.feature, fed)
 
 
 # ---- noise

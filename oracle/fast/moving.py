@@ -54,24 +54,26 @@ def moved(
             place = np.flatnonzero(moves.numpy())
             start, end = start[place], end[place]
         if start.size:
-            write(pool, end, words(origin).take(start, dim), dim)
+            write(pool, end, words(origin).numpy().take(start, dim), dim)
     elif source.numel() and pool.shape[dim] and origin.shape[dim]:
         _move(pool, source, destination, origin, moves, dim)
 
 
-def words(tensor: Tensor) -> np.ndarray:
-    """The memory of a tensor on a CPU, as an array of numbers of its size: NumPy has not every dtype."""
-    found: np.ndarray = tensor.detach().view(_WORDS[tensor.element_size()]).numpy()
-    return found
+def words(tensor: Tensor) -> Tensor:
+    """The same memory as numbers of the same size that anything can be done with, which not every dtype has."""
+    return tensor.view(_WORDS[tensor.element_size()])
 
 
 def write(pool: Tensor, destination: np.ndarray, rows: np.ndarray, dim: int) -> None:
     """The only place where a pool on a CPU changes."""
-    words(pool)[(slice(None),) * dim + (destination,)] = rows
+    words(pool).numpy()[(slice(None),) * dim + (destination,)] = rows
 
 
 def _move(pool: Tensor, source: Tensor, destination: Tensor, origin: Tensor, moves: Tensor | None, dim: int) -> None:
     """Without the host."""
+    same = origin is pool
+    pool = words(pool)
+    origin = pool if same else words(origin)
     if moves is None:
         pool.index_copy_(dim, destination, origin.index_select(dim, source))
         return

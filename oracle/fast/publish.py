@@ -115,9 +115,7 @@ def publish(
         _check(state)
     found = plan_round(state.pending, state.length - state.prompt, verified, decision, limits, validate=checked)
     if checked:
-        capacity, length = state.tokens.shape[1], host(state.length)
-        over = length + host(found.count) > capacity
-        refuse(over, "state.length", f"the {capacity} places of a buffer hold the round", length)
+        _check_room(state, verified, found)
 
     xp = Arrays(state.tokens)
     count, kept, taken, path_rows = (xp.of(each) for each in (found.count, found.kept, found.rows, found.path_rows))
@@ -184,13 +182,26 @@ def _check(state: State) -> None:
     waits = pending >= 0
     refuse(pending < -1, "state.pending", "is a token, or −1", pending)
     refuse(waits & (pending != latest), "state.pending", "is the last token of the sequence", pending)
-    negative = (tokens < 0) & (np.arange(capacity) < length[:, None])
-    refuse(negative, "state.tokens", "a token id is no less than 0", tokens)
+    negative = tokens < 0
+    if np.count_nonzero(negative):  # behind a sequence anything may stand
+        negative &= np.arange(capacity) < length[:, None]
+        refuse(negative, "state.tokens", "a token id is no less than 0", tokens)
     held = length - waits
     refuse(kv != held, "state.kv_length", "is one row a token but the pending one", kv)
     refuse(features != held, "state.feature_length", "is one row a row of KV", features)
     if state.draft_kv is not None:
         refuse(drafts != length - 1, "state.draft_length", "is one row a token but the first", drafts)
+
+
+def _check_room(state: State, verified: Verified, found: Round) -> None:
+    """`BadInput` at the first request whose buffers are too short."""
+    capacity, length = state.tokens.shape[1], host(state.length)
+    over = length + host(found.count) > capacity
+    refuse(over, "state.length", f"the {capacity} places of a buffer hold the round", length)
+    for name, held in (("kv", state.kv_length), ("features", state.feature_length)):
+        if getattr(verified, name) is None and found.rows.shape[1]:
+            far = host(held) + host(found.rows).max(1) >= capacity
+            refuse(far, f"state.{name}", f"its {capacity} places hold the rows that are kept", host(held))
 
 
 def _structure(state: State, verified: Verified, kept: bool) -> None:
@@ -213,7 +224,7 @@ def _structure(state: State, verified: Verified, kept: bool) -> None:
         buffer = getattr(state, name)
         if buffer is None and name == "draft_kv":
             continue
-        if not isinstance(buffer, Tensor) or buffer.ndim < 2 or tuple(buffer.shape[:2]) != (batch, capacity):
+        if not isinstance(buffer, Tensor) or buffer.shape[:2] != (batch, capacity):
             raise BadInput(f"state.{name}", (), f"is a tensor [{batch}, {capacity}, …]", told(buffer))
         if buffer.device != tokens.device or not buffer.is_contiguous():
             raise BadInput(f"state.{name}", (), f"is contiguous, on {tokens.device}", (buffer.device, buffer.stride()))
@@ -221,8 +232,11 @@ def _structure(state: State, verified: Verified, kept: bool) -> None:
         if origin is None and (name != "draft_kv" or not kept):
             continue
         shape = (batch, rows, *buffer.shape[2:])
-        if not isinstance(origin, Tensor) or tuple(origin.shape) != shape or origin.dtype != buffer.dtype:
-            raise BadInput(f"verified.{name}", (), f"is {buffer.dtype} of shape {shape}", told(origin))
+        if not isinstance(origin, Tensor) or origin.shape != shape:
+            raise BadInput(f"verified.{name}", (), f"is a tensor of shape {shape}", told(origin))
+        if origin.dtype != buffer.dtype or origin.device != buffer.device:
+            rule = f"is {buffer.dtype} on {buffer.device}"
+            raise BadInput(f"verified.{name}", (), rule, (origin.dtype, origin.device))
     drafted = verified.drafted
     if kept and (not isinstance(drafted, Tensor) or drafted.dtype != torch.bool or drafted.shape != (batch, rows)):
         raise BadInput("verified.drafted", (), f"is a boolean tensor of shape {(batch, rows)}", told(drafted))

@@ -223,10 +223,8 @@ def refuse(wrong: np.ndarray, field: str, rule: str, values: np.ndarray) -> None
 
 
 def _structure(pending: Tensor, output: Tensor, verified: Verified, decision: Decision, limits: Limits) -> None:
-    for name, value, kind in (
-        *(("verified", verified, Verified), ("decision", decision, Decision)),
-        ("limits", limits, Limits),
-    ):
+    kinds = (("verified", verified, Verified), ("decision", decision, Decision), ("limits", limits, Limits))
+    for name, value, kind in kinds:
         if not isinstance(value, kind):
             raise BadInput(name, (), f"is an oracle.fast.rounds.{kind.__name__}", type(value).__name__)
     if not isinstance(pending, Tensor) or pending.ndim != 1:
@@ -249,7 +247,7 @@ def _structure(pending: Tensor, output: Tensor, verified: Verified, decision: De
     if limits.max_new_tokens is not None:
         whole.append(("limits.max_new_tokens", limits.max_new_tokens, (batch,)))
     for name, values, shape in whole:
-        if not isinstance(values, Tensor) or tuple(values.shape) != shape:
+        if not isinstance(values, Tensor) or values.shape != shape:
             raise BadInput(name, (), f"is a tensor of shape {shape}", told(values))
         if values.dtype != torch.int64 or values.device != pending.device:
             raise BadInput(name, (), f"is int64 on {pending.device}", (values.dtype, values.device))
