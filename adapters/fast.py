@@ -5,8 +5,11 @@ Nothing is converted but that, and nothing is repaired. torch is imported when a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from adapters import fast_acceptance, fast_losses, fast_publish, fast_rows, fast_tree, fast_visibility
-from adapters.interface import Arithmetic, Declaration
+from adapters.interface import OPERATIONS, Arithmetic, Declaration
 
 _COST = {
     **{**fast_losses.COST, **fast_acceptance.COST, **fast_tree.COST, **fast_rows.COST, **fast_publish.COST},
@@ -110,3 +113,39 @@ class absolute(fast_visibility.Absolute):
     DECLARATION = Declaration(
         name="fast, absolute rows", version="0.1.0", conventions={"row_anchor": "absolute"}, cost=fast_visibility.COST
     )
+
+
+class _Everything(
+    fast_losses.Losses,
+    fast_acceptance.Acceptance,
+    fast_tree.Tree,
+    fast_rows.Rows,
+    fast_publish.Publish,
+    fast_visibility.Visibility,
+):
+    vectorised = True
+
+
+class cuda:
+    """All operations on a GPU."""
+
+    DECLARATION = Declaration(
+        name="fast, CUDA", version="0.1.0", conventions=_CONVENTIONS, cost=_COST, promises=fast_acceptance.PROMISES
+    )
+
+
+def _on(device: str, operation: Callable[..., Any]) -> Callable[..., Any]:
+    """The operation, with the tensors that the adapter makes on a device."""
+
+    def placed(*arguments: Any) -> Any:
+        import torch
+
+        with torch.device(device):
+            return operation(*arguments)
+
+    return placed
+
+
+for _name in OPERATIONS:
+    if hasattr(_Everything, _name):
+        setattr(cuda, _name, staticmethod(_on("cuda", getattr(_Everything, _name))))

@@ -84,7 +84,7 @@ class Acceptance:
 
         logits = cls._rows(case.logits)
         given = [_parameter(value) for value in (case.temperature, case.top_k, case.top_p, case.min_p)]
-        found: np.ndarray = _fast().warp(logits, *given).to(torch.float64).numpy()
+        found: np.ndarray = _fast().warp(logits, *given).to(torch.float64).cpu().numpy()
         return found
 
     @classmethod
@@ -100,7 +100,7 @@ class Acceptance:
             return cls._rows(np.array(found, dtype=np.float64).reshape(shape))
 
         made = _fast().propose(drafter, np.asarray(case.parent).tolist(), case.proposal, case.seed, case.trials)
-        return Proposals(made.token.numpy(), made.draft_probs.to(torch.float64).numpy())
+        return Proposals(made.token.cpu().numpy(), made.draft_probs.to(torch.float64).cpu().numpy())
 
     @classmethod
     def _grouped(cls, cases: Sequence[VerifyCase], call: Callable[..., Any]) -> list[Decision]:

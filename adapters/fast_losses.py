@@ -93,7 +93,7 @@ class Losses:
     def draft_to_target(case: DraftMapCase) -> Ids:
         """The absolute target ids."""
         t2d = None if case.t2d is None else _array(case.t2d)
-        found: Ids = _fast().draft_to_target(_array(case.d2t), t2d, case.convention).numpy()
+        found: Ids = _fast().draft_to_target(_array(case.d2t), t2d, case.convention).cpu().numpy()
         return found
 
     @classmethod

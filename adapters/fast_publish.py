@@ -164,7 +164,7 @@ class _Batch:
         made = self.publish()
         found = self.states()
         for i, (state, seed) in enumerate(zip(found, made.seed.tolist())):
-            freed = self.row_kv[i][made.round.freed[i]].numpy()
+            freed = self.row_kv[i][made.round.freed[i]].cpu().numpy()
             found[i] = dataclasses.replace(state, seed=None if seed < 0 else float(state.features[seed]), freed=freed)
         return found
 
@@ -173,19 +173,19 @@ class _Batch:
         found = []
         for i, case in enumerate(self.cases):
             prompt, length, pending, reason, kv, features, drafts = self.state.counters[:, i].tolist()
-            tokens = self.state.tokens[i].numpy().copy()
+            tokens = self.state.tokens[i].cpu().numpy().copy()
             found.append(
                 CommittedState(
                     prompt=tokens[:prompt],
                     output=tokens[prompt:length],
-                    kv=self.state.kv[i, :kv].numpy().copy(),
-                    features=self.state.features[i, :features].numpy().copy(),
+                    kv=self.state.kv[i, :kv].cpu().numpy().copy(),
+                    features=self.state.features[i, :features].cpu().numpy().copy(),
                     pending=None if pending < 0 else pending,
                     finished=reason != 0,
                     seed=NOT_SHOWN,
                     freed=NOT_SHOWN,
                     finish_reason=None if reason == 0 else FINISH_REASONS[reason - 1],
-                    draft_kv=None if case.state.draft_kv is None else self.drafts[i, :drafts].numpy().copy(),
+                    draft_kv=None if case.state.draft_kv is None else self.drafts[i, :drafts].cpu().numpy().copy(),
                 )
             )
         return found
@@ -228,4 +228,4 @@ def _padded(vectors: Sequence[Any], filler: float, size: int | None = None, dtyp
     found = np.full((len(arrays), max(map(len, arrays)) if size is None else size), filler, dtype=dtype)
     for row, array in zip(found, arrays):
         row[: len(array)] = array
-    return torch.from_numpy(found)
+    return torch.as_tensor(found)

@@ -49,7 +49,9 @@ class Rows:
     @staticmethod
     def supervision_at_source(case: SupervisionCase) -> Flags:
         """The sources."""
-        found: Flags = _fast().supervision_at_source(_batch(case.batch), _tensor(case.token_mask), case.owner).numpy()
+        found: Flags = (
+            _fast().supervision_at_source(_batch(case.batch), _tensor(case.token_mask), case.owner).cpu().numpy()
+        )
         return found
 
     @classmethod
@@ -68,7 +70,7 @@ class Rows:
     @classmethod
     def feature_noise(cls, case: NoiseCase) -> Array:
         """The noise."""
-        found: Array = _noise().feature_noise(cls._numbers(case.unit), case.length, case.law).numpy()
+        found: Array = _noise().feature_noise(cls._numbers(case.unit), case.length, case.law).cpu().numpy()
         return found
 
     @classmethod
@@ -78,7 +80,7 @@ class Rows:
 
         generator = torch.Generator().manual_seed(case.seed)
         features = _noise().noisy_sample(cls._numbers(case.features), law, generator=generator)
-        return NoisySample(features.to(torch.float64).numpy(), np.array(case.targets))
+        return NoisySample(features.to(torch.float64).cpu().numpy(), np.array(case.targets))
 
     @classmethod
     def _numbers(cls, values: object) -> Tensor:
@@ -89,15 +91,15 @@ class Rows:
 
 def _plan(found: Any) -> RowPlan:
     names = ("batch", "source", "advanced", "target", "label", "supervise", "position")
-    vectors = {name: getattr(found, name).numpy() for name in names}
-    return RowPlan(**vectors, visible=found.visibility.dense().numpy())
+    vectors = {name: getattr(found, name).cpu().numpy() for name in names}
+    return RowPlan(**vectors, visible=found.visibility.dense().cpu().numpy())
 
 
 def _arrays(found: Any, kind: type) -> dict[str, np.ndarray]:
     import torch
 
     values = {name: getattr(found, name) for name in kind.__dataclass_fields__}  # type: ignore[attr-defined]
-    return {name: (v.to(torch.float64) if v.is_floating_point() else v).numpy() for name, v in values.items()}
+    return {name: (v.to(torch.float64) if v.is_floating_point() else v).cpu().numpy() for name, v in values.items()}
 
 
 def _batch(batch: TokenBatch) -> Any:

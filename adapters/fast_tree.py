@@ -49,14 +49,20 @@ class Tree:
             draft_to_target=_targets(case),
         )
         return CandidateTree(
-            *(grown.parent[0].numpy(), grown.token[0].numpy(), grown.confidence[0].to(grown.log_value.dtype).numpy()),
-            *(grown.log_value[0].numpy(), grown.depth[0].numpy()),
+            *(
+                grown.parent[0].cpu().numpy(),
+                grown.token[0].cpu().numpy(),
+                grown.confidence[0].to(grown.log_value.dtype).cpu().numpy(),
+            ),
+            *(grown.log_value[0].cpu().numpy(), grown.depth[0].cpu().numpy()),
         )
 
     @classmethod
     def select_nodes(cls, case: SelectionCase) -> Ids:
         """Node ids in selection order."""
-        found: Ids = _fast().select_nodes(cls._batch([case.tree]), case.budget, vectorised=cls.vectorised)[0].numpy()
+        found: Ids = (
+            _fast().select_nodes(cls._batch([case.tree]), case.budget, vectorised=cls.vectorised)[0].cpu().numpy()
+        )
         return found
 
     @classmethod
@@ -96,7 +102,7 @@ class Tree:
     @classmethod
     def tree_visibility(cls, parent: Ids) -> Flags:
         """Of one vector."""
-        found: Flags = _fast().tree_visibility(_ids(parent)[None], vectorised=cls.vectorised)[0].numpy()
+        found: Flags = _fast().tree_visibility(_ids(parent)[None], vectorised=cls.vectorised)[0].cpu().numpy()
         return found
 
     @classmethod
@@ -118,7 +124,7 @@ class Tree:
                 dtype=torch.float64,
                 vectorised=cls.vectorised,
             )
-            for i, mask in zip(places, made.numpy()):
+            for i, mask in zip(places, made.cpu().numpy()):
                 rows = len(cases[i].parent) + 1
                 columns = cases[i].prefix + rows
                 if form.startswith("packed"):
@@ -223,11 +229,11 @@ def _members(made: Any) -> list[FlatTree]:
     found = []
     for b, (rows, leaves) in enumerate(zip(made.length.tolist(), made.leaves.tolist())):
         node, parent, token, depth, first, following = (
-            one[b, :rows].numpy()
+            one[b, :rows].cpu().numpy()
             for one in (made.node, made.parent, made.token, made.depth, made.first_child, made.next_sibling)
         )
-        visible, position = made.visible[b, :rows, :rows].numpy(), made.position[b, : rows + 1].numpy()
-        paths = made.paths[b, :leaves, : depth.max(initial=0)].numpy()
+        visible, position = made.visible[b, :rows, :rows].cpu().numpy(), made.position[b, : rows + 1].cpu().numpy()
+        paths = made.paths[b, :leaves, : depth.max(initial=0)].cpu().numpy()
         found.append(FlatTree(node, parent, token, depth, visible, paths, first, following, position))
     return found
 

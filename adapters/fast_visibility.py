@@ -31,13 +31,13 @@ class Visibility:
         """The nodes, and their visibility made dense."""
         found = _visibility([case])
         nodes = found.nodes()
-        step, anchor, position = (vector.numpy() for vector in (nodes.step, nodes.anchor, nodes.position))
-        return VisibilityGraph(step, anchor, position, found.dense().numpy())
+        step, anchor, position = (vector.cpu().numpy() for vector in (nodes.step, nodes.anchor, nodes.position))
+        return VisibilityGraph(step, anchor, position, found.dense().cpu().numpy())
 
     @staticmethod
     def rollout_mask(case: RolloutMaskCase) -> Flags:
         """The mask, made dense."""
-        mask: Flags = _fast().rollout_mask(_visibility([case.rollout]), case.row_anchor)[0].numpy()
+        mask: Flags = _fast().rollout_mask(_visibility([case.rollout]), case.row_anchor)[0].cpu().numpy()
         return mask
 
     @classmethod
@@ -77,7 +77,7 @@ class Visibility:
             own = nodes.batch == b
             step, anchor = nodes.step[own], nodes.anchor[own]
             output = outputs[step, b, 0, anchor + step * absolute, : np.array(case.value).shape[-1]]
-            answers.append(Attended(step.numpy(), anchor.numpy(), output.to(torch.float64).numpy()))
+            answers.append(Attended(step.cpu().numpy(), anchor.cpu().numpy(), output.to(torch.float64).cpu().numpy()))
         return answers
 
 

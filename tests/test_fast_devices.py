@@ -88,3 +88,12 @@ CALLS: dict[str, Callable[[], object]] = {
 @pytest.mark.parametrize("name", CALLS)
 def test_it_stays_on_a_device(name: str) -> None:
     CALLS[name]()
+
+
+def test_the_adapter_of_a_gpu_asks_for_all_that_the_one_of_a_cpu_does() -> None:
+    from adapters import fast
+    from adapters.interface import OPERATIONS
+
+    assert [name for name in OPERATIONS if hasattr(fast.cuda, name)] == [n for n in OPERATIONS if hasattr(fast, n)]
+    made = fast._on("meta", lambda values: torch.tensor(values))([1, 2])
+    assert made.device == META
