@@ -58,7 +58,9 @@ publish = fast_publish.Publish.publish
 interrupted_publish = fast_publish.Publish.interrupted_publish
 
 
-class float32(fast_losses.Losses, fast_acceptance.Acceptance, fast_tree.Tree, fast_visibility.Visibility):
+class float32(
+    fast_losses.Losses, fast_acceptance.Acceptance, fast_tree.Tree, fast_rows.Rows, fast_visibility.Visibility
+):
     """Tensors of float32."""
 
     dtype = "float32"

@@ -70,7 +70,7 @@ class Rows:
     @classmethod
     def feature_noise(cls, case: NoiseCase) -> Array:
         """The noise."""
-        found: Array = _noise().feature_noise(cls._numbers(case.unit), case.length, case.law).cpu().numpy()
+        found: Array = _noise().feature_noise(cls._numbers(case.unit), case.length, case.law).double().cpu().numpy()
         return found
 
     @classmethod
