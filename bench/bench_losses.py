@@ -1,242 +1,199 @@
-"""What the loss of a rollout costs from hidden states, forward and backward, beside the matrix products it needs.
+"""The loss of a rollout from hidden states, forward and backward, beside the matrix products that it needs.
 
-    python -m bench.bench_losses [--vocabulary 32000 128256] [--steps 1 3] [--rows 2048] [--width 1024] [--rounds 5]
+    python -m pytest bench/bench_losses.py
 
-One thread, contestants in turn on the same inputs, medians of the process's own time, and ratios to the fast path. The
-results are checked equal first. `products` are the matrix products alone, of as many rows at a time as is fastest:
-target logits once, draft logits and their way back at every step. `dense` is the plain torch version. `half` supervises
-every second row. Peers take part where they are installed: SpecForge's loss in torch (its kernel needs a GPU) and
-speculators' eager one, both behind dense logits as their trainers make them. Memory is what the process grows by at
-most, told by the kernel, each contestant in a process of its own.
+2048 rows of width 1024 over 8000 tokens, one step: two minutes on one core. `BENCH_FULL=1` takes 32 000 and 128 256
+tokens, one and three steps: an hour, and 6 GiB. Contestants that hold the logits whole do not take part where these
+would need more.
+
+All answers are compared, in loss and gradient. The bound is the matrix products alone: target logits once, draft logits
+and their way back at every step, as many rows at a time as the fast path has, and all at once. `dense` is the plain
+torch version. Peers get dense logits, as their trainers make them.
 """
 
 from __future__ import annotations
 
-import argparse
-import importlib
-import json
-import multiprocessing
 import os
-import statistics
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
+import pytest
 import torch
+from numpy.testing import assert_allclose
 from torch import Tensor
-from torch.nn import functional
 
+from bench.side_by_side import Contestant, Target, bound, peer, race
+from bench.whole_logits import rollout
+from oracle.fast.distillation import ROWS
 from oracle.fast.losses import Headed, rollout_loss
+from oracle.losses import rollout_loss as oracle_loss
+from oracle.types import RolloutLossCase
 
-Contestant = Callable[["Case"], Tensor | None]
-"""Runs forward and backward; returns the loss, its gradient lies in the draft's states; None = nothing to compare."""
+Inputs = dict[str, np.ndarray]
 
-
-@dataclass(frozen=True)
-class Case:
-    """Draft states [T, R, d] against target states [R, d], row r of step s against row r + s, through one head."""
-
-    draft: Tensor
-    target: Tensor
-    head: Tensor
-    supervise: Tensor
-    target_row: Tensor
+FULL = os.environ.get("BENCH_FULL") == "1"
+SHAPES = [(32_000, 1), (32_000, 3), (128_256, 1), (128_256, 3)] if FULL else [(8_000, 1)]
+"""Tokens and steps."""
+ALL_ROWS, WIDTH = 2048, 1024
+MOST = 6 * 2**30
+"""Bytes that a contestant which holds logits may take."""
 
 
-def case(rows: int, width: int, vocabulary: int, steps: int, every: int = 1) -> Case:
+def made(rows: int, width: int, vocabulary: int, steps: int, every: int = 1) -> Inputs:
     """Random states; the rows that have no row of the target are not supervised, nor are all but each `every`-th."""
     generator = torch.Generator().manual_seed(0)
-    draft = torch.randn(steps, rows, width, generator=generator).requires_grad_()
-    target = torch.randn(rows, width, generator=generator)
-    head = torch.randn(vocabulary, width, generator=generator) / width**0.5
-    row = torch.arange(rows) + torch.arange(steps).unsqueeze(1)
-    supervise = (row < rows) & (torch.arange(rows) % every == 0)
-    return Case(draft, target, head, supervise, row.clamp(max=rows - 1))
+    row = np.arange(rows) + np.arange(steps)[:, np.newaxis]
+    return {
+        "draft": torch.randn(steps, rows, width, generator=generator).numpy(),
+        "target": torch.randn(rows, width, generator=generator).numpy(),
+        "head": (torch.randn(vocabulary, width, generator=generator) / width**0.5).numpy(),
+        "supervise": (row < rows) & (np.arange(rows) % every == 0),
+    }
 
 
-def fast(given: Case) -> Tensor:
+def fast(inputs: Inputs) -> Callable[[], Inputs]:
     """The fast path."""
-    made = rollout_loss(
-        *(Headed(given.draft, given.head), Headed(given.target, given.head), given.supervise),
-        target_row=given.target_row,
-    )
-    made.value.backward()  # type: ignore[no-untyped-call]
-    return made.value.detach()
+    draft = torch.from_numpy(inputs["draft"]).requires_grad_()
+    target, head, supervise = (torch.from_numpy(inputs[name]) for name in ("target", "head", "supervise"))
+    steps, rows = supervise.shape
+    row = (torch.arange(rows) + torch.arange(steps).unsqueeze(1)).clamp(max=rows - 1)
+
+    def call() -> Inputs:
+        loss = rollout_loss(Headed(draft, head), Headed(target, head), supervise, target_row=row).value
+        (gradient,) = torch.autograd.grad(loss, draft)
+        return {"value": loss.detach().numpy(), "gradient": gradient.numpy()}
+
+    return call
 
 
-def dense(given: Case, loss: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None) -> Tensor:
-    """All logits, softmax, log-softmax; steps by 0.8**s."""
-    with torch.no_grad():
-        logits = given.target @ given.head.t()
-    total = torch.zeros(())
-    for s, (draft, mask) in enumerate(zip(given.draft, given.supervise)):
-        shifted = logits[s:] if s == 0 else functional.pad(logits[s:], (0, 0, 0, s))
-        total = total + 0.8**s * (loss or _plain)(draft @ given.head.t(), shifted, mask)
-    total.backward()  # type: ignore[no-untyped-call]
-    return total.detach()
-
-
-def _plain(draft: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+def plain(draft: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+    """Softmax, log-softmax, product, mean."""
     lost = -(torch.softmax(target, -1) * torch.log_softmax(draft, -1)).sum(-1)
     return lost[mask].mean()
 
 
-def products(rows: int) -> Contestant:
-    """The matrix products, `rows` at a time."""
+def oracle(inputs: Inputs) -> Callable[[], Inputs]:
+    """The oracle, in float64, and its gradient brought back through the head."""
+    draft, target, head = (inputs[name].astype(np.float64) for name in ("draft", "target", "head"))
+    steps = len(draft)
 
-    def run(given: Case) -> None:
-        draft, width = given.draft.detach(), len(given.head)
-        step = min(rows, draft.shape[1])
-        made, back = torch.empty(step, width), torch.empty(step, given.head.shape[1])
-        for start in range(0, draft.shape[1], step):
-            some = slice(start, start + step)
-            for states in (given.target, *draft):
-                part = states[some]
-                torch.mm(part, given.head.t(), out=made[: len(part)])
-                if states is not given.target:
-                    torch.mm(made[: len(part)], given.head, out=back[: len(part)])
+    def call() -> Inputs:
+        logits = target @ head.T
+        shifted = np.stack([np.roll(logits, -s, axis=0) for s in range(steps)])
+        found = oracle_loss(RolloutLossCase(draft @ head.T, shifted, inputs["supervise"]))
+        return {"value": np.asarray(found.value), "gradient": found.grad["draft_logits"] @ head}
 
-    return run
+    return call
 
 
-def specforge(given: Case) -> Tensor:
-    """`_compute_target_p` and `_compute_loss`, whose mean is over all rows."""
-    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # a C++ compiler is nowhere promised
-    model = importlib.import_module("specforge.algorithms.eagle3.model")
-    core = importlib.import_module("specforge.core.loss")
-    drafted = torch.ones(len(given.head), dtype=torch.bool)
+def products(inputs: Inputs, most: int) -> Callable[[], None]:
+    """The matrix products of the supervised rows, `most` at a time."""
+    head = torch.from_numpy(inputs["head"])
+    supervise = torch.from_numpy(inputs["supervise"])
+    target = torch.from_numpy(inputs["target"])[supervise[0]]
+    drafts = [states[mask] for states, mask in zip(torch.from_numpy(inputs["draft"]), supervise)]
 
-    def loss(draft: Tensor, target: Tensor, mask: Tensor) -> Tensor:
-        with torch.no_grad():
-            law, _, _, counted = model._compute_target_p(target[None], drafted, mask[None, :, None].long())
-        found: Tensor = core._compute_loss(draft[None], law, counted) * (len(mask) / int(mask.sum()))
-        return found
+    def call() -> None:
+        logits, back = torch.empty(most, len(head)), torch.empty(most, head.shape[1])
+        for states in (target, *drafts):
+            for part in states.split(most):
+                torch.mm(part, head.t(), out=logits[: len(part)])
+                if states is not target:
+                    torch.mm(logits[: len(part)], head, out=back[: len(part)])
 
-    return dense(given, loss)
-
-
-def speculators(given: Case) -> Tensor:
-    """`loss_function` of the eager Kullback-Leibler divergence; the entropy that it takes off has no gradient."""
-    utils = importlib.import_module("speculators.losses.utils")
-    eager = importlib.import_module("speculators.losses.eager")
-
-    def loss(draft: Tensor, target: Tensor, mask: Tensor) -> Tensor:
-        made: Tensor = utils.loss_function(
-            draft[None], target[None], mask[None], torch.zeros(1, len(mask)), eager.kl_div_loss
-        )
-        return made
-
-    return dense(given, loss)
+    return call
 
 
-CONTESTANTS: dict[str, Contestant] = {"fast": fast, "dense": dense, "specforge": specforge, "speculators": speculators}
+def same(expected: Inputs, found: Inputs) -> None:
+    """What is told, within what float32 makes of sums over a vocabulary."""
+    for name, value in found.items():
+        assert_allclose(value, expected[name], rtol=1e-3, atol=1e-4 * float(np.abs(expected[name]).max()))
 
 
-def compared(given: Case, names: Sequence[str]) -> None:
-    """`ValueError` unless losses and gradients agree."""
-    found = {}
-    for name in names:
-        given.draft.grad = None
-        value, grad = CONTESTANTS[name](given), given.draft.grad
-        found[name] = value, grad
-    value, grad = found["fast"]
-    assert value is not None and grad is not None
-    for name, (other, slope) in found.items():
-        assert other is not None and slope is not None
-        same = name == "speculators" or torch.allclose(other, value, rtol=1e-4)  # its loss lacks the entropy
-        if not same or not torch.allclose(slope, grad, rtol=1e-3, atol=1e-3 * float(grad.abs().max())):
-            raise ValueError(f"{name} differs: {float(other)} where fast has {float(value)}")
+def holding(inputs: Inputs, rows: int) -> list[Any]:
+    """Those that hold logits whole, where there is room: four numbers for each of them."""
+    if 16 * inputs["supervise"].shape[0] * rows * len(inputs["head"]) > MOST:
+        return []
+    return [
+        Contestant("dense", rollout(inputs, plain)),
+        peer("adapters.specforge", "bench.peers.specforge:rollout_loss", inputs),
+        peer("adapters.speculators", "bench.peers.speculators:rollout_loss", inputs),
+    ]
 
 
-def timed(runs: dict[str, tuple[Contestant, Case]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of the process's own time, the contestants in turn."""
-    found: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(rounds):
-        for name, (run, given) in runs.items():
-            given.draft.grad = None
-            start = time.process_time()
-            run(given)
-            found[name].append(time.process_time() - start)
-    return found
+@pytest.mark.parametrize(("vocabulary", "steps"), SHAPES)
+def test_loss(benchmark: Any, vocabulary: int, steps: int) -> None:
+    inputs = made(ALL_ROWS, WIDTH, vocabulary, steps)
+    race(
+        benchmark,
+        f"the loss of {ALL_ROWS} rows of width {WIDTH}, {vocabulary} tokens, steps: {steps}",
+        [
+            Contestant("fast", fast(inputs)),
+            bound(f"products, {ROWS} rows at a time", products(inputs, ROWS)),
+            bound("products, all rows at once", products(inputs, ALL_ROWS)),
+            *holding(inputs, ALL_ROWS),
+        ],
+        same=same,
+        rounds=5,
+        memory=True,
+        targets=[Target("products, all", within=1.1), Target(f"products, {ROWS}", within=1.1)],
+    )
 
 
-def peak(name: str, shape: tuple[int, ...]) -> float:
-    """Megabytes that a process grows by while the contestant runs, beyond its inputs."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_grown, (name, shape))
+@pytest.mark.parametrize(("vocabulary", "steps"), SHAPES[:1])
+def test_half_the_rows(benchmark: Any, vocabulary: int, steps: int) -> None:
+    half, whole = made(ALL_ROWS, WIDTH, vocabulary, steps, every=2), made(ALL_ROWS, WIDTH, vocabulary, steps)
+    race(
+        benchmark,
+        f"every second of {ALL_ROWS} rows supervised, {vocabulary} tokens",
+        [Contestant("fast", fast(half)), Contestant("all rows", fast(whole), compared=False)],
+        same=same,
+        rounds=5,
+        memory=True,
+        targets=[Target("all rows", times=1.8)],
+    )
 
 
-def _grown(name: str, shape: tuple[int, ...]) -> float:
-    torch.set_num_threads(1)
-    CONTESTANTS[name](case(64, 64, 128, 1))  # what is imported and set up once
-    given = case(*shape)
-    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts here
-    before = _resident("VmRSS")
-    CONTESTANTS[name](given)
-    return _resident("VmHWM") - before
+def test_beside_the_oracle(benchmark: Any) -> None:
+    inputs = made(64, 64, 1000, 3)
+    race(
+        benchmark,
+        "the loss of 64 rows of width 64, 1000 tokens, steps: 3",
+        [Contestant("fast", fast(inputs)), Contestant("oracle", oracle(inputs))],
+        same=same,
+        rounds=5,
+    )
 
 
-def _resident(field: str) -> float:
-    """Megabytes, as the kernel tells them."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    (told,) = [line.split()[1] for line in lines if line.startswith(field)]
-    return int(told) / 1024
+def grows(benchmark: Any, axis: str, rows: int, vocabulary: int, steps: int) -> None:
+    """A race of small width, for a plot."""
+    inputs = made(rows, 256, vocabulary, steps)
+    race(
+        benchmark,
+        f"{rows} rows of width 256, {vocabulary} tokens, steps: {steps}",
+        [
+            Contestant("fast", fast(inputs)),
+            bound("products", products(inputs, ROWS)),
+            Contestant("dense", rollout(inputs, plain)),
+        ],
+        same=same,
+        rounds=8,
+        memory=True,
+        growth=(axis, {"rows": rows, "vocabulary": vocabulary, "steps": steps}[axis]),
+    )
 
 
-def _installed(name: str) -> bool:
-    try:
-        importlib.import_module(name)
-    except ImportError:
-        return False
-    return True
+@pytest.mark.parametrize("rows", [512, 1024, 2048])
+def test_growth_with_rows(benchmark: Any, rows: int) -> None:
+    grows(benchmark, "rows", rows, 4000, 1)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a table for each vocabulary and number of steps; write JSON where asked."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--vocabulary", type=int, nargs="+", default=[32000, 128256])
-    parser.add_argument("--steps", type=int, nargs="+", default=[1, 3])
-    parser.add_argument("--rows", type=int, default=2048)
-    parser.add_argument("--width", type=int, default=1024)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--no-memory", action="store_true", help="time alone")
-    parser.add_argument("--only-bound", action="store_true", help="the fast path and the products alone")
-    parser.add_argument("--json", type=Path)
-    asked = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    peers = [name for name in ("specforge", "speculators") if not asked.only_bound and _installed(name)]
-    names = ["fast", *([] if asked.only_bound else ["dense"]), *peers]
-    tables = []
-    for vocabulary in asked.vocabulary:
-        for steps in asked.steps:
-            shape = (asked.rows, asked.width, vocabulary, steps)
-            given, halved = case(*shape), case(*shape, every=2)
-            compared(case(min(asked.rows, 300), 64, 1000, steps), names)
-            runs: dict[str, tuple[Contestant, Case]] = {name: (CONTESTANTS[name], given) for name in names}
-            runs["half"] = (fast, halved)
-            runs |= {f"products of {rows}": (products(rows), given) for rows in (256, 512, asked.rows)}
-            table = _table(timed(runs, asked.rounds))
-            if not asked.no_memory:
-                for name in names:
-                    table[name]["megabytes"] = peak(name, shape)
-            print(f"R = {asked.rows}, d = {asked.width}, V = {vocabulary}, T = {steps}")
-            for name, row in table.items():
-                memory = f"{row['megabytes']:9.0f} MB" if "megabytes" in row else ""
-                print(f"  {name:18} {row['seconds']:8.2f} s  {row['ratio']:5.2f} of the products{memory}", flush=True)
-            tables.append({"rows": asked.rows, "width": asked.width, "vocabulary": vocabulary, "steps": steps} | table)
-    if asked.json is not None:
-        asked.json.write_text(json.dumps(tables, indent=1))
+@pytest.mark.parametrize("vocabulary", [2000, 8000, 32_000])
+def test_growth_with_the_vocabulary(benchmark: Any, vocabulary: int) -> None:
+    grows(benchmark, "vocabulary", 512, vocabulary, 1)
 
 
-def _table(found: dict[str, list[float]]) -> dict[str, dict[str, float]]:
-    medians = {name: statistics.median(seconds) for name, seconds in found.items()}
-    bound = min(seconds for name, seconds in medians.items() if name.startswith("products"))
-    return {
-        name: {"seconds": seconds, "least": min(found[name]), "most": max(found[name]), "ratio": seconds / bound}
-        for name, seconds in medians.items()
-    }
-
-
-if __name__ == "__main__":
-    main()
+@pytest.mark.parametrize("steps", [1, 2, 4])
+def test_growth_with_steps(benchmark: Any, steps: int) -> None:
+    grows(benchmark, "steps", 512, 4000, steps)

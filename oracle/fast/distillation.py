@@ -23,7 +23,7 @@ from oracle.fast import products
 from oracle.fast.laws import Law, Measure, measure
 from oracle.fast.products import Headed, accumulated, blocks, on_cpu
 
-ROWS = 384
+ROWS = 512
 """Rows whose logits are held at once on a CPU: a matrix product of fewer is slower."""
 ROWS_ON_A_GPU = 1024
 
@@ -79,7 +79,7 @@ def distil(draft: Tensor | Headed, task: Task) -> Distilled:
 
 
 class _Distil(torch.autograd.Function):
-    """Saves the finished gradient of the rows that counted, and that of the head where it is trained."""
+    """Saves the gradient of every row, before its step's factor, and the finished one of a head that is trained."""
 
     @staticmethod
     def forward(
@@ -90,19 +90,22 @@ class _Distil(torch.autograd.Function):
             for group in work.groups():
                 work.run(*group)
             value, parts, counted = work.finish()
+        ctx.drops = 0.0 in task.weights
         ctx.shape, ctx.dtypes = states.shape, (states.dtype, None if weight is None else weight.dtype)
-        ctx.save_for_backward(*(work.result() if any(wanted) else (None, None, None)))
+        ctx.save_for_backward(work.slope, work.factors, work.head)
         ctx.mark_non_differentiable(parts, counted)
         return value, parts, counted
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor, *unused: Tensor) -> tuple[Tensor | None, ...]:
-        slope, index, head = ctx.saved_tensors
+        slope, factors, head = ctx.saved_tensors
         grad = None
         if slope is not None:
-            grad = slope.new_zeros((math.prod(ctx.shape[:-1]), ctx.shape[-1]), dtype=ctx.dtypes[0])
-            grad = grad.index_copy_(0, index, (slope * upstream).to(grad.dtype)).view(ctx.shape)
+            grad = slope * (factors * upstream).view(-1, 1, 1)
+            if ctx.drops:
+                grad.masked_fill_(factors.view(-1, 1, 1) == 0, 0.0)  # 0 · inf is 0
+            grad = grad.to(ctx.dtypes[0]).view(ctx.shape)
         return grad, None if head is None else (head * upstream).to(ctx.dtypes[1]), None, None
 
 
@@ -131,13 +134,12 @@ class _Work:
         self.known = None
         if wanted[1] and not (task.gates and task.denominator == "supervised"):
             self.known = self._factors(task.supervise)
-        self.slope = self._new(len(self.index), states.shape[-1]) if wanted[0] else None
+        self.slope = self._new(*states.shape).zero_() if wanted[0] else None
+        self.factors = self._new(0)
         self.head = None
         if weight is not None and wanted[1]:
             self.head = torch.zeros_like(weight, dtype=self.dtype, memory_format=torch.contiguous_format)
         self.of_step = torch.zeros_like(self.head) if self.head is not None and self.by_step else self.head
-        self.found: list[Tensor] = []
-        self.filled = 0
         self.buffers: dict[str, Tensor] = {}
 
     def _new(self, *shape: int) -> Tensor:
@@ -190,14 +192,14 @@ class _Work:
     def _measure(self, rows: Tensor) -> Measure:
         target, task = self.task.target, self.task
         if isinstance(target, Headed):
-            hidden = target.hidden.detach().index_select(0, rows).to(self.dtype)
+            hidden = target.hidden.detach()[_consecutive(rows)].to(self.dtype)
             if task.validate:
                 self._finite(hidden, rows, f"{task.names[1]}.hidden", task.paired is not None)
             width = len(target.weight)
             made = products.logits(hidden, target.weight.detach(), self._buffer("target", len(rows), width))
         else:
             made = self._buffer("target", len(rows), target.shape[-1])
-            made.copy_(target.detach().index_select(0, rows))
+            made.copy_(target.detach()[_consecutive(rows)])
             if task.validate:
                 self._masked(made, rows, task.names[1], task.paired is not None)
         return measure(made, task.law, given=not isinstance(target, Headed))
@@ -205,14 +207,12 @@ class _Work:
     def _learn(self, rows: Tensor, local: Tensor, learnt: Measure) -> None:
         """Losses and gradients of rows of the draft."""
         count, width = len(rows), learnt.on.shape[-1]
-        held = self.states.index_select(0, rows)
-        slope = None if self.slope is None else self.slope[self.filled : self.filled + count]
+        held = self.states[_consecutive(rows)].to(self.dtype)
         if self.weight is None:
-            made = (self._buffer("draft", count, width) if slope is None else slope).copy_(held)
+            made = self._buffer("draft", count, width).copy_(held)
             if self.task.validate:
                 self._masked(made, rows, self.task.names[0], False)
         else:
-            held = held.to(self.dtype)
             if self.task.validate:
                 self._finite(held, rows, f"{self.task.names[0]}.hidden", False)
             made = products.logits(held, self.weight, self._buffer("draft", count, width))
@@ -231,48 +231,38 @@ class _Work:
             raise BadInput(f"{self.task.names[0]}.hidden", self._place(rows[worst]), rule)
         self.losses.index_copy_(0, rows, losses)
         self.counts.index_fill_(0, rows, True)
-        if self.weight is not None and slope is not None:
-            products.through(made, self.weight, slope)
+        if self.slope is not None:
+            if self.weight is not None:
+                back = products.through(made, self.weight, self._buffer("back", *held.shape))
+            self.slope.view(self.states.shape)[_consecutive(rows)] = made if self.weight is None else back
         if self.of_step is not None:
             weighed = held if self.known is None else held * self.known[rows // self.count].unsqueeze(1)
             self.of_step.addmm_(made.t(), weighed)
-        self.found.append(rows)
-        self.filled += count
 
     def _factors(self, counts: Tensor) -> Tensor:
         """What a row of each step is multiplied by, [T]: its weight over its denominator; 0 where no row counts."""
         rows = counts.sum(1)
+        return torch.where(rows > 0, self._weights() / self._divisor(rows), 0.0)
+
+    def _divisor(self, rows: Tensor) -> Tensor:
+        """The denominators of the steps, in which so many rows count."""
         over = {"supervised": rows, "mask": self.task.supervise.sum(1), "rows": torch.full_like(rows, self.count)}
-        divisor = over[self.task.denominator].to(self.dtype) + self.task.epsilon
-        return torch.where(rows > 0, self._weights() / divisor, 0.0)
+        return over[self.task.denominator].to(self.dtype) + self.task.epsilon
 
     def _weights(self) -> Tensor:
         return torch.tensor(self.task.weights, dtype=self.dtype).to(self.states.device, non_blocking=True)
 
     def finish(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The loss, its parts, and how many rows count in each; the gradients are weighed."""
+        """The loss, its parts, and how many rows count in each; the factors of the steps' gradients."""
         counts = self.counts.view(self.steps, self.count)
         counted, weights = counts.sum(1), self._weights()
-        over = {"supervised": counted, "mask": self.task.supervise.sum(1), "rows": torch.full_like(counted, self.count)}
-        divisor = over[self.task.denominator].to(self.dtype) + self.task.epsilon
         sums = self.losses.view(self.steps, self.count).sum(1)
-        parts = torch.where(counted > 0, sums / divisor, 0.0)
+        parts = torch.where(counted > 0, sums / self._divisor(counted), 0.0)
         value = torch.where(weights != 0, parts * weights, 0.0).sum()
-        factors = self._factors(counts)
-        if self.slope is not None:
-            self.slope = self.slope[: self.filled]
-            factor = factors[self._rows() // self.count].unsqueeze(1)
-            self.slope.mul_(factor).masked_fill_(factor == 0, 0.0)
+        self.factors = self._factors(counts)
         if self.head is not None and self.known is None and not self.by_step:
-            self.head.mul_(factors[0] if self.steps else 0.0)
+            self.head.mul_(self.factors[0] if self.steps else 0.0)
         return value, parts, counted
-
-    def _rows(self) -> Tensor:
-        return torch.cat(self.found) if self.found else self.index[:0]
-
-    def result(self) -> tuple[Tensor | None, Tensor, Tensor | None]:
-        """Gradient of the rows that counted, which they are, gradient of the head."""
-        return self.slope, self._rows(), self.head
 
     # ---- errors
 
