@@ -161,14 +161,12 @@ def _verify(
     if validate or not vectorised:
         nodes_of = drafted.listed(drafts, p, validate, proposal != "iid")
     if not vectorised:
-        walk = walking.Sampling(
-            nodes_of,
-            walking.opened(p, validate),
-            None if q is None else walking.opened(q, validate),
-            proposal == "without_replacement",
-            spender(validate),
-        )
-        return _gathered([walk.decide(b) for b in range(batch)])
+        target_rows, spend = walking.opened(p, validate), spender(validate)
+        if q is None:
+            return _gathered([walking.point(target_rows, nodes_of, b, spend(b)) for b in range(batch)])
+        draft_rows, replaced = walking.opened(q, validate), proposal == "without_replacement"
+        every = range(batch)
+        return _gathered([walking.drawn(target_rows, draft_rows, replaced, nodes_of, b, spend(b)) for b in every])
     if q is None:
         found = deciding.point(drafts, all_coins(), p)
     elif drafts.parent is None:

@@ -122,10 +122,10 @@ def proposal_of(proposal: object) -> str:
 
 
 class Listed(NamedTuple):
-    """The nodes of each request that count, on the host: their tokens and parents, None = chains."""
+    """The nodes of each request that count, on the host: their tokens and parents."""
 
     tokens: list[list[int]]
-    parents: list[list[int]] | None
+    parents: Sequence[Sequence[int]]
 
 
 def listed(drafts: Drafts, rows: Laws, validate: bool, distinct: bool) -> Listed:
@@ -134,27 +134,27 @@ def listed(drafts: Drafts, rows: Laws, validate: bool, distinct: bool) -> Listed
     validate: every one has an earlier parent, a token and a row, and where `distinct` siblings differ; `BadInput`
     otherwise. What has no token or no earlier parent is nobody's child without it.
     """
+    batch, nodes = drafts.token.shape
     size = rows.vocabulary
-    found = Listed(drafts.token.tolist(), None if drafts.parent is None else drafts.parent.tolist())
+    tokens: list[list[int]] = drafts.token.tolist()
+    parents: list[list[int]] = [] if drafts.parent is None else drafts.parent.tolist()
     if drafts.length is not None:
         for b, length in enumerate(drafts.length.tolist()):
             if validate:
-                _check_length(b, length, drafts.token.shape[1], rows)
-            for values in found:
-                if values is not None:
-                    del values[b][max(length, 0) :]
-    for b, own in enumerate(found.tokens):
+                _check_length(b, length, nodes, rows)
+            del tokens[b][max(length, 0) :]
+    for b, own in enumerate(tokens):
         if own and (min(own) < 0 or max(own) >= size):
-            lost = [i for i, token in enumerate(own) if not 0 <= token < size]
+            lost = next(i for i, token in enumerate(own) if not 0 <= token < size)
             if validate:
-                raise BadInput("drafts.token", (b, lost[0]), f"a token id lies in [0, {size})", own[lost[0]])
-            if found.parents is None:
-                del own[lost[0] :]
+                raise BadInput("drafts.token", (b, lost), f"a token id lies in [0, {size})", own[lost])
+            if parents:
+                parents[b] = [up if 0 <= token < size else NOBODY for up, token in zip(parents[b], own)]
             else:
-                found.parents[b] = [NOBODY if i in lost else parent for i, parent in enumerate(found.parents[b])]
-        if validate and found.parents is not None and own:
-            _check_tree(b, found.parents[b], own, distinct)
-    return found
+                del own[lost:]
+        if validate and parents and own:
+            _check_tree(b, parents[b], own, distinct)
+    return Listed(tokens, parents or [range(-1, nodes - 1)] * batch)
 
 
 def _check_length(member: int, length: int, nodes: int, rows: Laws) -> None:
@@ -165,6 +165,7 @@ def _check_length(member: int, length: int, nodes: int, rows: Laws) -> None:
 
 
 def _check_tree(member: int, parents: list[int], tokens: list[int], distinct: bool) -> None:
+    parents = parents[: len(tokens)]
     if min(parents) < -1 or any(map(operator.ge, parents, range(len(parents)))):
         i = next(i for i, parent in enumerate(parents) if not -1 <= parent < i)
         raise BadInput("drafts.parent", (member, i), "a parent is −1 (the root) or an earlier node", parents[i])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -27,12 +27,11 @@ SEEN = 0.125
 
 Spend = Callable[[int], float]
 """Node → coin; the frontier's of node −1."""
-Below = Sequence[tuple[int, int]]
-"""Siblings: nodes and their tokens."""
 Found = tuple[list[int], int]
 """A path and a frontier."""
 NO_LAW = -1
 _ONES = {kind: np.ones(BLOCK, kind) for kind in (np.dtype(np.float32), np.dtype(np.float64))}
+_NOTHING = np.empty(0)
 _ENTRY = "a probability lies in [0, 1]"
 
 
@@ -67,7 +66,8 @@ def edges_of(row: np.ndarray) -> np.ndarray:
     sums = row[:cut].reshape(-1, BLOCK) @ _ONES[row.dtype]  # a product with ones is the fastest sum
     if cut < size:
         sums = np.append(sums, row[cut:].sum())
-    return sums.astype(np.float64).cumsum()
+    found: np.ndarray = sums.astype(np.float64).cumsum()
+    return found
 
 
 def draw(row: np.ndarray, edges: np.ndarray, coin: float) -> int | None:
@@ -98,24 +98,21 @@ class Opened:
 
     def __init__(self, laws: Laws, validate: bool) -> None:
         self.laws, self.validate, self.total = laws, validate, 1.0
-        self.work = accumulated(laws.sample.dtype)
-        rows = laws.rows
+        rows, dtype = laws.rows, laws.sample.dtype
+        self.work = accumulated(dtype)
+        self._tolerance = 1e-9 if dtype == torch.float64 else max(1e-9, torch.finfo(dtype).eps * laws.vocabulary)
         self._tensors = rows.detach() if isinstance(rows, Tensor) else [one.detach() for one in rows]
         self._arrays: Sequence[np.ndarray] | np.ndarray | None = None  # rows in NumPy cost less to point at
-        if laws.sample.dtype == self.work:
+        if dtype == self.work:
             tensors = self._tensors
             self._arrays = tensors.numpy() if isinstance(tensors, Tensor) else [one.numpy() for one in tensors]
         self._place = (0, 0)
         self._row: Row | None = None
         self._edges: np.ndarray | None = None
 
-    def open(self, member: int, row: int) -> None:
-        """Go to a row of a request."""
+    def open(self, member: int, row: int) -> Callable[[int], float]:
+        """Go to a row of a request: token → its mass, to be divided by `total`, as long as the row is open."""
         self._place, self._row, self._edges = (member, row), None, None
-
-    def mass(self) -> Callable[[int], float]:
-        """What tells the mass of a token, to be divided by `total`, as long as the row is open."""
-        member, row = self._place
         if self._arrays is None:
             tensor = self._tensors[member]
             return self._checked(lambda token: float(tensor[row, token]))
@@ -130,19 +127,20 @@ class Opened:
                 self._check(array)
         return self._row
 
-    def draw(self, coin: float) -> int | None:
-        """A token of the row by a coin: see `draw`."""
-        array = self.row().array
-        return draw(array, self._sums(array), coin)
-
-    def without(self, tokens: Sequence[int]) -> Row:
+    def without(self, tokens: Iterable[int]) -> np.ndarray:
         """All masses but those of some tokens, until a row is opened or this is asked again."""
-        left = scratch(f"{self.laws.field} without", self.laws.vocabulary, self.work)
-        np.copyto(left.array, self.row().array)
+        left = scratch(f"{self.laws.field} without", self.laws.vocabulary, self.work).array
+        np.copyto(left, self.row().array)
         return _emptied(left, tokens)
 
-    def best(self) -> int:
-        """The lowest token of the largest value; `NO_LAW`, or with `validate` `BadInput`, where there is NaN."""
+    def draw(self, coin: float, gone: Collection[int] = ()) -> int | None:
+        """A token of the row without some by a coin: see `draw`."""
+        array = self.without(gone) if gone else self.row().array
+        return draw(array, edges_of(array) if gone else self._sums(array), coin)
+
+    def best(self, member: int, row: int) -> int:
+        """The lowest token of a row's largest value; `NO_LAW`, or with `validate` `BadInput`, where there is NaN."""
+        self._place = member, row
         array = self._array()
         token = int(array.argmax())
         if not math.isnan(array.item(token)):
@@ -162,11 +160,6 @@ class Opened:
         if self._edges is None:
             self._edges = edges_of(array)
         return self._edges
-
-    @property
-    def _tolerance(self) -> float:
-        dtype = self.laws.sample.dtype
-        return 1e-9 if dtype == torch.float64 else max(1e-9, torch.finfo(dtype).eps * self.laws.vocabulary)
 
     def _checked(self, read: Callable[[int], float]) -> Callable[[int], float]:
         if not self.validate:
@@ -197,41 +190,26 @@ class Exponentials(Opened):
 
     def __init__(self, laws: Laws, validate: bool) -> None:
         super().__init__(laws, validate)
-        self._row = self._masses = scratch(laws.field, laws.vocabulary, self.work)
+        self._masses = scratch(laws.field, laws.vocabulary, self.work)
 
-    def open(self, member: int, row: int) -> None:
+    def open(self, member: int, row: int) -> Callable[[int], float]:
         """Masses of logits as they stand, or, where these are too large or too small, of those below the largest."""
-        self._place = member, row
-        tensor, array = self._masses
-        if self._arrays is None:
-            torch.exp(torch.from_numpy(self._array()), out=tensor)
-        else:  # a copy fetches memory faster than exponentials ask for it
-            np.copyto(array, self._arrays[member][row])
-            tensor.exp_()
-        self._edges = edges_of(array)
-        self.total = self._edges.item(-1)
+        self._place, self._row, self._edges = (member, row), self._masses, None
+        masses = self._masses.tensor
+        logits = self._array()
+        self.total = float(torch.exp(torch.from_numpy(logits), out=masses).sum())
         if not 1 <= self.total < 1e38:
-            logits = self._array()
             highest = float(logits.max())
             if self.validate and not math.isfinite(highest):
                 index = self._place if highest == -math.inf else (*self._place, int(logits.argmax()))
                 rule = "a row has a finite logit, and neither NaN nor +inf"
                 raise BadInput(self.laws.field, index, rule, str(highest))
-            torch.sub(torch.from_numpy(logits), highest, out=tensor).exp_()
-            self._edges = edges_of(array)
-            self.total = self._edges.item(-1)
-
-    def mass(self) -> Callable[[int], float]:
-        """As of probabilities."""
+            self.total = float(torch.sub(torch.from_numpy(logits), highest, out=masses).exp_().sum())
         return self._masses.array.item
 
-    def row(self) -> Row:
-        """As of probabilities."""
-        return self._masses
-
-    def without(self, tokens: Sequence[int]) -> Row:
+    def without(self, tokens: Iterable[int]) -> np.ndarray:
         """The masses themselves are written to: nobody reads them once tokens were rejected."""
-        return _emptied(self._masses, tokens)
+        return _emptied(self._masses.array, tokens)
 
 
 def opened(laws: Laws, validate: bool) -> Opened:
@@ -239,120 +217,111 @@ def opened(laws: Laws, validate: bool) -> Opened:
     return Exponentials(laws, validate) if laws.logits else Opened(laws, validate)
 
 
-def _emptied(row: Row, tokens: Sequence[int]) -> Row:
+def _emptied(row: np.ndarray, tokens: Iterable[int]) -> np.ndarray:
     for token in tokens:
-        row.array[token] = 0
+        row[token] = 0
     return row
-
-
-def below(nodes: Listed, member: int, node: int) -> list[tuple[int, int]]:
-    """The children of a node, in node order, each with its token."""
-    tokens, start = nodes.tokens[member], node + 1
-    if nodes.parents is None:
-        return [(start, tokens[start])] if start < len(tokens) else []
-    parents = nodes.parents[member]
-    # a parent is an earlier node, so what stands before a node is not below it
-    return [(i, tokens[i]) for i in range(start, len(tokens)) if parents[i] == node]
 
 
 def greedy(target: Opened, nodes: Listed, member: int) -> Found:
     """Follow the best token of one request as far as the drafts go."""
+    tokens, parents = nodes.tokens[member], nodes.parents[member]
     path: list[int] = []
     node = -1
     while True:
-        target.open(member, node + 1)
-        best = target.best()
-        match = next((child for child, token in below(nodes, member, node) if token == best), None)
-        if match is None:
+        best = target.best(member, node + 1)
+        # a parent is an earlier node, so what stands before a node is not below it
+        for child in range(node + 1, len(tokens)):
+            if tokens[child] == best and parents[child] == node:
+                path.append(child)
+                node = child
+                break
+        else:
             return path, best
-        path.append(match)
-        node = match
 
 
-class Sampling:
-    """The walk of sampled verification, with a coin a node. spender: of a request, what its coins are."""
-
-    def __init__(
-        self, nodes: Listed, target: Opened, draft: Opened | None, replaced: bool, spender: Callable[[int], Spend]
-    ) -> None:
-        self.nodes, self.target, self.draft, self.replaced, self.spender = nodes, target, draft, replaced, spender
-        self._left = [scratch(f"left {i}", target.laws.vocabulary, target.work) for i in range(2 if draft else 0)]
-
-    def decide(self, member: int) -> Found:
-        """Path and frontier of one request."""
-        path: list[int] = []
-        node, spend, token = -1, self.spender(member), None
-        visit = self._point if self.draft is None else self._drawn
-        while True:
-            self.target.open(member, node + 1)
-            children = below(self.nodes, member, node)
-            if not children:
-                token = self.target.draw(spend(-1))
-                break
-            accepted, token = visit(member, node, children, spend)
-            if accepted is None:
-                break
-            path.append(accepted)
-            node = accepted
-        return path, NO_LAW if token is None else token
-
-    def _point(self, member: int, node: int, children: Below, spend: Spend) -> tuple[int | None, int | None]:
-        """The child that is accepted, or the frontier token: a rejected token leaves the row, and nothing else does."""
-        target, mass_of = self.target, self.target.mass()
+def point(target: Opened, nodes: Listed, member: int, spend: Spend) -> Found:
+    """Drafts that were no draw: a rejected token leaves the row, and nothing else does."""
+    tokens, parents = nodes.tokens[member], nodes.parents[member]
+    path: list[int] = []
+    node = -1
+    while True:
+        read = target.open(member, node + 1)
         whole = owed = target.total
         gone: dict[int, float] = {}
-        for child, token in children:
+        for child in range(node + 1, len(tokens)):
+            if parents[child] != node:
+                continue
+            token = tokens[child]
             if gone and owed < whole * SEEN:
-                owed = edges_of(target.without(list(gone)).array).item(-1)
-            mass = 0.0 if token in gone else mass_of(token)
+                owed = edges_of(target.without(gone)).item(-1)
+            mass = 0.0 if token in gone else read(token)
             if spend(child) * owed < mass:
-                return child, None
+                path.append(child)
+                node = child
+                break
             if token not in gone:
                 gone[token] = mass
                 owed -= mass
-        left = target.without(list(gone)).array
-        found = draw(left, edges_of(left), spend(-1))
-        if found is None:  # rounding rejected all that there is: what had mass last has it still
-            found = next((token for token, mass in reversed(gone.items()) if mass > 0), None)
-        return None, found
+        else:
+            break
+    frontier = target.draw(spend(-1), gone)
+    if frontier is None:  # rounding rejected all that there is: what had mass last has it still
+        frontier = next((token for token, mass in reversed(gone.items()) if mass > 0), NO_LAW)
+    return path, frontier
 
-    def _drawn(self, member: int, node: int, children: Below, spend: Spend) -> tuple[int | None, int | None]:
-        """The same for drafts from a row: a rejection leaves (p − q)+, and p where that is empty."""
-        target, draft = self.target, self.draft
-        if draft is None:
-            raise BadInput("draft", (), "a proposal that is drawn has draft rows")
-        draft.open(member, node + 1)
-        whole, total = target.total, draft.total
-        read, drawn = target.mass(), draft.mass()
-        p: Row | None = None  # what a rejection left; a row is read whole when the first one is
+
+def drawn(target: Opened, draft: Opened, replaced: bool, nodes: Listed, member: int, spend: Spend) -> Found:
+    """Drafts from rows: a rejection leaves (p − q)+, and p where that is empty.
+
+    replaced: whether siblings were drawn without replacement.
+    """
+    tokens, parents = nodes.tokens[member], nodes.parents[member]
+    lefts = [scratch(f"left {i}", target.laws.vocabulary, target.work) for i in range(2)]
+    path: list[int] = []
+    node = -1
+    while True:
+        read, whole = target.open(member, node + 1), target.total
+        of_draft: Callable[[int], float] | None = None
+        p: Row | None = (
+            None  # what rejections left, and its edges; a row is read whole when the first draft is rejected
+        )
+        edges = _NOTHING
         gone: list[int] = []
-        for i, (child, token) in enumerate(children):
-            q = drawn(token)
-            if gone and self.replaced:
-                total -= drawn(gone[-1])
+        for child in range(node + 1, len(tokens)):
+            if parents[child] != node:
+                continue
+            token = tokens[child]
+            if of_draft is None:
+                of_draft, total = draft.open(member, node + 1), draft.total
+            q = of_draft(token)
+            if gone:
+                total -= of_draft(gone[-1])
                 if total < draft.total * SEEN:
-                    total = edges_of(draft.without(gone).array).item(-1)
+                    total = edges_of(draft.without(gone)).item(-1)
                 if not total > 0 and draft.validate:
                     rule = "siblings drawn without replacement stay within the support"
                     raise BadInput("drafts.token", (member, child), rule)
             share = q / total if total > 0 and token not in gone else 0.0
             if spend(child) * share < read(token) / whole:
-                return child, None
-            p = target.row() if p is None else p
-            left = self._left[0] if p is not self._left[0] else self._left[1]
-            torch.sub(p.tensor, draft.row().tensor, alpha=whole / total if total > 0 else 0.0, out=left.tensor)
+                path.append(child)
+                node = child
+                break
+            before = target.row() if p is None else p
+            left = lefts[0] if p is not lefts[0] else lefts[1]
+            alpha = whole / total if total > 0 else 0.0
+            torch.sub(before.tensor, draft.row().tensor, alpha=alpha, out=left.tensor).clamp_(min=0)
             if gone:
-                left.array[gone] = p.array[gone]
-            left.tensor.clamp_(min=0)
-            if self.replaced:
+                left.array[gone] = before.array[gone]
+            if replaced:
                 gone.append(token)
-            edges = edges_of(left.array)
-            if i + 1 == len(children):
-                found = draw(left.array, edges, spend(-1))
-                return None, draw(p.array, edges_of(p.array), spend(-1)) if found is None else found
-            if edges.item(-1) != 0:
-                if edges.item(-1) < 1e-12:  # the next rejections would leave numbers too small for the dtype
-                    left.tensor.div_(edges.item(-1))
-                    edges = edges_of(left.array)
-                p, whole, read = left, edges.item(-1), left.array.item
-        return None, None
+            found = edges_of(left.array)
+            if found.item(-1) != 0:
+                if found.item(-1) < 1e-12:  # the next rejections would leave numbers too small for the dtype
+                    left.tensor.div_(found.item(-1))
+                    found = edges_of(left.array)
+                p, edges, whole, read = left, found, found.item(-1), left.array.item
+        else:
+            break
+    frontier = target.draw(spend(-1)) if p is None else draw(p.array, edges, spend(-1))
+    return path, NO_LAW if frontier is None else frontier
