@@ -78,8 +78,9 @@ class Rows:
         """The sample; its seed is a generator's. The targets take no part."""
         import torch
 
-        generator = torch.Generator().manual_seed(case.seed)
-        features = _noise().noisy_sample(cls._numbers(case.features), law, generator=generator)
+        features = cls._numbers(case.features)
+        generator = torch.Generator(device=features.device).manual_seed(case.seed)
+        features = _noise().noisy_sample(features, law, generator=generator)
         return NoisySample(features.to(torch.float64).cpu().numpy(), np.array(case.targets))
 
     @classmethod

@@ -102,6 +102,16 @@ def test_documents_and_blocks_say_what_the_dense_mask_says() -> None:
                 assert torch.equal(unfolded(seen, block), dense)
 
 
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
+def test_flex_attention_takes_the_blocks() -> None:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    seen = fast.soft_rows(in_torch(batches(20)[-1]), size=20).visibility
+    query, key, value = torch.randn(3, 1, 2, 20, 8, generator=torch.Generator().manual_seed(0))
+    right = torch.nn.functional.scaled_dot_product_attention(query, key, value, seen.dense())
+    assert torch.allclose(flex_attention(query, key, value, block_mask=seen.block_mask(4)), right, atol=1e-5)
+
+
 def unfolded(seen: Any, block: int) -> Any:
     """What a block mask lets through: partial blocks by their predicate, full ones whole."""
     mask = seen.block_mask(block)

@@ -8,7 +8,7 @@ a block mask or documents, and densely only when asked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -185,6 +185,10 @@ def rollout_rows(batch: TokenBatch, steps: int, *, validate: bool | None = None)
 
 def _plan(view: _View, size: int | None, hard: bool) -> RowPlan:
     batch, length = view.batch, view.shape[1]
+    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 0):
+        raise BadInput("size", (), "is a whole number of at least 0", size)
+    if size is not None and on_cpu(batch.tokens):
+        return _padded(_plan(view, None, hard), size, view.checked)
     exists = view.neighbours()
     address = _places(exists) if size is None else _packed(torch.as_tensor(exists), size, view.checked)
     if view.shape[0] == 1:
@@ -223,6 +227,19 @@ def _plan(view: _View, size: int | None, hard: bool) -> RowPlan:
     return plan
 
 
+def _padded(plan: RowPlan, size: int, checked: bool) -> RowPlan:
+    """Entries of padding behind the rows, where the host knows how many there are."""
+    rows = plan.address.numel()
+    if checked and rows > size:
+        raise BadInput("size", (), f"holds the {rows} rows", size)
+    found = {}
+    for field in fields(RowPlan):
+        vector = getattr(plan, field.name)
+        found[field.name] = vector.new_full((size,), False if field.name == "supervise" else -1)
+        found[field.name][:rows] = vector[:size]
+    return RowPlan(**found)
+
+
 def on_cpu(tensor: Tensor) -> bool:
     """Whether the host may look at it: NumPy, on the same memory, is quicker with vectors this short."""
     return tensor.device.type == "cpu"
@@ -245,8 +262,6 @@ def _places(flags: Any) -> Tensor:
 
 def _packed(flags: Tensor, size: int, checked: bool) -> Tensor:
     """The same in a vector of `size`, −1 behind; without a look at how many there are."""
-    if isinstance(size, bool) or not isinstance(size, int) or size < 0:
-        raise BadInput("size", (), "is a whole number of at least 0", size)
     if checked and int(flags.sum()) > size:
         raise BadInput("size", (), f"holds the {int(flags.sum())} rows", size)
     place = torch.where(flags, flags.cumsum(0) - 1, size).clamp_(max=size)
