@@ -23,7 +23,7 @@ from torch import Tensor
 from bench.side_by_side import Contestant, Target, moved, peer, race
 from oracle import tree as oracle
 from oracle.fast.masks import tree_mask
-from oracle.fast.tree import Candidates, FlatTrees, Frontier, grow_tree, keep_best
+from oracle.fast.tree import Candidates, FlatTrees, Frontier, grow_tree, keep_best, select_nodes
 from oracle.masks import tree_mask as oracle_mask
 from oracle.types import CandidateTree, FlattenCase, FlatTree, MaskCase, SelectionCase
 
@@ -143,6 +143,33 @@ def test_keep_deeper(benchmark: Any, depth: int) -> None:
     contestants = [one for one in kept(16, depth=depth) if one.name != "dense"]  # it is for depth 7
     title = f"post-processing of 16 trees of depth {depth}"
     race(benchmark, title, contestants, same=same, rounds=12, calls=8, growth=("depth", depth))
+
+
+@pytest.mark.parametrize("trees", [1, 64])
+def test_select(benchmark: Any, trees: int) -> None:
+    """The choice of nodes alone, which is what SGLang does in torch; its layout is a kernel of a GPU."""
+    given = grown(trees)
+    arrays = {name: getattr(given, name).numpy() for name in ("log_value", "token", "parent")}
+    arrays |= {"width": np.array(WIDTH), "budget": np.array(BUDGET)}
+
+    def fast() -> dict[str, Tensor]:
+        node = select_nodes(given, BUDGET).sort().values
+        return {"node": node, "token": given.token.gather(1, node)}
+
+    def equal(ours: dict[str, Tensor], other: Any) -> None:
+        for name, values in ours.items():
+            assert_array_equal(values, other[name], err_msg=name)
+
+    race(
+        *(benchmark, f"the best {BUDGET} of 610 nodes of {trees} tree{'s' * (trees > 1)}"),
+        [
+            Contestant("fast", fast),
+            peer("adapters.sglang", "bench.peers.sglang:tree_selection", arrays),
+            moved(given.log_value.nbytes + 2 * 8 * BUDGET * trees),
+        ],
+        same=equal,
+        calls=max(1, 40 // trees),
+    )
 
 
 @pytest.mark.parametrize("form", ["allowed", "packed32"])

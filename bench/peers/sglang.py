@@ -1,4 +1,4 @@
-"""SGLang's move of accepted rows within its pool of keys and values."""
+"""SGLang's parts in torch: draft nodes chosen, and accepted rows moved within its pool of keys and values."""
 
 from __future__ import annotations
 
@@ -22,5 +22,25 @@ def moved_rows(inputs: dict[str, np.ndarray]) -> Callable[[], dict[str, torch.Te
     def call() -> dict[str, torch.Tensor]:
         move([keys], [values], destination, source)
         return {"keys": keys, "values": values}
+
+    return call
+
+
+def tree_selection(inputs: dict[str, np.ndarray]) -> Callable[[], dict[str, torch.Tensor]]:
+    """`organize_draft_results`: the best scores of each tree, in the order of their ids, and their tokens.
+
+    Scores, tokens and parents, a tensor a layer, are made before the clock runs.
+    """
+    from adapters.sglang_engine import engine
+
+    utils = engine().utils
+    width, budget = int(inputs["width"]), int(inputs["budget"])
+    scores, tokens, parents = (torch.from_numpy(inputs[name]) for name in ("log_value", "token", "parent"))
+    sizes = [width] + [width * width] * ((scores.shape[1] - width) // (width * width))
+    layers = [list(values.split(sizes, 1)) for values in (scores.exp().unsqueeze(-1), tokens, parents)]
+
+    def call() -> dict[str, torch.Tensor]:
+        _, node, token = utils.organize_draft_results(*layers, budget + 1)
+        return {"node": node, "token": token}
 
     return call
