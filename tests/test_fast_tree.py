@@ -123,6 +123,9 @@ def test_parts_of_a_layout_are_the_oracles(vectorised: bool) -> None:
         for own in (None, length):
             links = fast.sibling_links(batch, length=own, vectorised=vectorised)
             paths, leaves = fast.leaf_paths(batch, length=own, vectorised=vectorised)
+            deepest = int((paths >= 0).sum(2).max()) if paths.numel() else 0
+            bounded, _ = fast.leaf_paths(batch, length=own, deepest=deepest, vectorised=vectorised)
+            assert torch.equal(bounded, paths[:, :, :deepest])
             seen = fast.tree_visibility(batch, length=own, vectorised=vectorised)
             for b in range(2):
                 count = rows if own is None else int(own[b])
@@ -135,6 +138,32 @@ def test_parts_of_a_layout_are_the_oracles(vectorised: bool) -> None:
                 assert (paths[b, : len(table), table.shape[1] :] == -1).all()
                 np.testing.assert_array_equal(seen[b, :count, :count], oracle.tree_visibility(right))
                 assert not seen[b, count:].any()
+
+
+@pytest.mark.parametrize("vectorised", [False, True])
+def test_batches_of_none_and_budgets_beyond_all_have_answers(vectorised: bool) -> None:
+    rng = np.random.default_rng(7)
+    none = fast.Candidates(*(one[:0] for one in Tree._batch([candidates(rng, 3)])[:5]))
+    for made in (
+        fast.keep_best(none, 2, vectorised=vectorised),
+        fast.flatten_tree(none, torch.zeros((0, 2), dtype=torch.int64), vectorised=vectorised),
+    ):
+        assert (made.node.shape, made.position.shape, made.visible.shape) == ((0, 2), (0, 3), (0, 2, 2))
+    ragged = Tree._batch([candidates(rng, 3), candidates(rng, 5)])
+    for budget in (5, 2**70):
+        assert fast.keep_best(ragged, budget, vectorised=vectorised).length.tolist() == [3, 5]
+
+
+@pytest.mark.parametrize("vectorised", [False, True])
+def test_answers_stay_where_the_trees_are_whatever_the_default_device(vectorised: bool) -> None:
+    batch = Tree._batch([candidates(np.random.default_rng(8), 5)])
+    rows = torch.full((1, 1, 2), 0.5)
+    with torch.device("meta"):
+        for budget in (0, 3):
+            made = fast.keep_best(batch, budget, vectorised=vectorised)
+            mask = masks.tree_mask(made.parent, 2, "additive", vectorised=vectorised)
+            grown = growing.grow_tree(lambda _: rows, 1, 2, 1)
+            assert all(one.device.type == "cpu" for one in (*made, mask, *grown[:5]))
 
 
 def growths() -> list[GrowthCase]:
@@ -217,6 +246,12 @@ def test_what_is_kept_is_closed_in_every_dtype(dtype: torch.dtype, vectorised: b
                 order = sorted(range(grown.parent.shape[1]), key=lambda i: (-float(given.log_value[b, i]), i))
                 assert sorted(order[:budget]) == kept
                 assert fast.select_nodes(given, budget, vectorised=vectorised)[b].tolist() == order[:budget]
+
+
+def test_a_child_is_worth_no_more_than_its_parent_where_a_row_exceeds_one() -> None:
+    rows = torch.tensor([[[1 + 1e-6, 0.0]]])
+    grown = growing.grow_tree(lambda _: rows, 1, 1, 3, validate=False)
+    assert grown.log_value.tolist() == [[0, 0, 0]]
 
 
 def test_both_ways_agree_on_a_batch_of_the_size_that_is_served() -> None:

@@ -22,6 +22,13 @@ RIGHT = fast.Candidates(
     torch.tensor([[-0.7, -1.4, -1.4]]),
     torch.tensor([[1, 1, 2]]),
 )
+META_IDS = torch.zeros(2, dtype=torch.int64, device="meta")
+
+
+def _halves(frontier: growing.Frontier) -> torch.Tensor:
+    return torch.full((*frontier.node.shape, 2), 0.5)
+
+
 CHAIN = fast.Candidates(*map(torch.tensor, ([[-1, 0, 1]], [[1, 2, 3]], [[0.5] * 3], [[-0.7, -1.4, -2.1]], [[1, 2, 3]])))
 
 
@@ -119,6 +126,12 @@ def test_structure_is_refused_whatever_is_looked_at() -> None:
         ("longest", lambda: masks.tree_mask(RIGHT.parent, torch.tensor([3]), validate=False, vectorised=True)),
         ("longest", lambda: masks.tree_mask(RIGHT.parent, torch.tensor([3]), longest=2)),
         ("widest", lambda: fast.keep_best(RIGHT, torch.tensor([3]), widest=2)),
+        ("widest", lambda: fast.draft_tree(_halves, 2, 2, 2, torch.tensor([3]), widest=2)),
+        ("deepest", lambda: fast.leaf_paths(RIGHT.parent, deepest=-1)),
+        ("deepest", lambda: fast.leaf_paths(RIGHT.parent, deepest=1)),
+        ("deepest", lambda: fast.leaf_paths(RIGHT.parent, deepest=1, vectorised=True)),
+        ("dtype", lambda: masks.tree_mask(RIGHT.parent, 0, "additive", dtype=torch.int64)),
+        ("draft_to_target", lambda: growing.grow_tree(_halves, 1, 1, 1, draft_to_target=META_IDS)),
         ("expand_width", lambda: growing.grow_tree(lambda _: torch.ones(1, 1, 1), 0, 1, 1)),
         ("drafter", lambda: growing.grow_tree(lambda _: torch.ones(1, 2, 1), 1, 1, 1, validate=False)),
     ]
@@ -126,6 +139,14 @@ def test_structure_is_refused_whatever_is_looked_at() -> None:
         with pytest.raises(BadInput) as told:
             call()
         assert told.value.field == field
+
+
+@pytest.mark.parametrize("vectorised", [False, True])
+def test_a_position_that_has_no_64_bits_is_named(vectorised: bool) -> None:
+    two = RIGHT._replace(**{name: getattr(RIGHT, name).expand(2, -1) for name in RIGHT._fields[:5]})
+    with pytest.raises(BadInput) as told:
+        fast.keep_best(two, 2, torch.tensor([4, 2**63 - 1]), vectorised=vectorised)
+    assert (told.value.field, told.value.index) == ("base", (1,))
 
 
 @pytest.mark.parametrize("selected", [[[1]], [[0, 0]], [[0, 9]], [[-1]]])

@@ -53,10 +53,9 @@ def grow_tree(
     """
     expand, branch = whole(expand_width, "expand_width", 1), whole(branch_width, "branch_width", 1)
     layers, batch = whole(max_depth, "max_depth", 0), whole(batch, "batch", 1)
-    device = torch.device(device)
-    if draft_to_target is not None:
-        ids(draft_to_target, "draft_to_target", (None,))
     node = torch.full((batch, 1), -1, dtype=torch.int64, device=device)
+    if draft_to_target is not None:
+        ids(draft_to_target, "draft_to_target", (None,), node)
     frontier = Frontier(node, torch.zeros_like(node), node.new_zeros((batch, 1, 0)))
     value: Tensor | None = None
     found: list[tuple[Tensor, Tensor, Tensor, Tensor, Tensor]] = []
@@ -70,7 +69,7 @@ def grow_tree(
         confidence, token = children(rows, min(branch, vocabulary), draft_to_target)
         if checked(validate, rows):
             _check_laws(confidence if logits else rows, wide, layer)  # of logits one that is NaN makes all of them so
-        step = torch.log(confidence.to(wide).clamp(min=FLOOR))
+        step = torch.log(confidence.to(wide).clamp(FLOOR, 1))  # a row that nobody looked at may exceed one
         below = step if value is None else value.unsqueeze(2) + step
         nodes, width = frontier.node.shape[1], confidence.shape[2]
         token, confidence, below = (one.reshape(batch, nodes * width) for one in (token, confidence, below))

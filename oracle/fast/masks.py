@@ -16,6 +16,7 @@ from oracle.fast.trees import checked, on_host, per_tree, whole
 from oracle.types import MASK_FORMS
 
 _WORDS = {"packed8": torch.uint8, "packed16": torch.uint16, "packed32": torch.uint32}
+_ADDED = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 _LARGEST = torch.iinfo(torch.int64).max
 
 
@@ -41,6 +42,8 @@ def tree_mask(
     """
     if not isinstance(form, str) or form not in MASK_FORMS:
         raise BadInput("form", (), f"is one of {', '.join(MASK_FORMS)}", form)
+    if form == "additive" and dtype not in _ADDED:
+        raise BadInput("dtype", (), f"is one of {', '.join(map(str, _ADDED))}", dtype)
     inside = visible_words(parent, length=length, validate=validate, vectorised=vectorised)
     batch, rows = parent.shape
     look = checked(validate, parent)

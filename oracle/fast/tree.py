@@ -145,10 +145,7 @@ def draft_tree(
         device=device,
         validate=validate,
     )
-    look = checked(validate, grown.parent)
-    per_tree(budget, "budget", batch, grown.parent, 0, look)
-    _base(base, grown, look)
-    return keep_best(grown, budget, base, widest=widest, validate=False, vectorised=vectorised)
+    return keep_best(grown, budget, base, widest=widest, validate=validate, vectorised=vectorised)
 
 
 def tree_visibility(
@@ -194,16 +191,21 @@ def leaf_paths(
 
     parent: int64 [B, N]. L and D: see `FlatTrees`; `deepest` bounds D. Raises `BadInput`. Source: TREE-602.
     """
-    valid = _parents(parent, length, validate)
-    most = parent.shape[1] if deepest is None else min(deepest, parent.shape[1])
+    valid, rows = _parents(parent, length, validate), parent.shape[1]
+    most = rows if deepest is None else min(whole(deepest, "deepest", 0), rows)
+    look = most < rows and checked(validate, parent)
     if not on_host(parent, vectorised):
         up = laying.pointers(parent, valid)
-        depth = laying.depths(up, most)[:, 1:]
+        depth = laying.depths(up, rows if look else most)[:, 1:]
+        if look:
+            _check_deepest(most, array(depth if valid is None else torch.where(valid, depth, 0)))
         return laying.leaf_table(up, depth, laying.links(parent, valid)[0], valid, most)
     host = None if valid is None else valid.numpy()
     above = laying_host.pointers(parent.numpy(), host)
-    words = laying_host.visible_words(above, host, parent.shape[1])
-    steps = np.count_nonzero(laying_host.unpacked(words[:, 1:], parent.shape[1]), axis=2)
+    words = laying_host.visible_words(above, host, rows)
+    steps = np.count_nonzero(laying_host.unpacked(words[:, 1:], rows), axis=2)
+    if look:
+        _check_deepest(most, steps)
     paths, count = laying_host.leaf_table(above, steps, laying_host.links(above, host)[0], host)
     return torch.from_numpy(paths), torch.from_numpy(count)
 
@@ -250,9 +252,18 @@ def _layered(candidates: Candidates, found: Numbers) -> bool:
 def _base(base: int | Tensor, candidates: Candidates, look: bool) -> None:
     batch, nodes = candidates.parent.shape
     per_tree(base, "base", batch, candidates.parent, 0, look)
-    largest = base if not isinstance(base, Tensor) else int(base.max()) if look and batch else 0
-    if largest > LARGEST - nodes:
-        raise BadInput("base", (), "a position has 64 bits", largest)
+    rule = "a position has 64 bits"
+    if not isinstance(base, Tensor):
+        if base > LARGEST - nodes:
+            raise BadInput("base", (), rule, base)
+    elif look and batch and int(base.max()) > LARGEST - nodes:
+        raise BadInput("base", (int(base.argmax()),), rule, int(base.max()))
+
+
+def _check_deepest(deepest: int, depth: np.ndarray) -> None:
+    most = int(depth.max(initial=0))
+    if most > deepest:
+        raise BadInput("deepest", (), f"bounds the depth of the rows, which is {most}", deepest)
 
 
 def _parents(parent: Tensor, length: Tensor | None, validate: bool | None) -> Tensor | None:
@@ -282,15 +293,15 @@ def _ranked_on_host(found: Numbers, length: Tensor | None, budget: int | Tensor,
     batch, nodes = found.depth.shape
     own = np.full(batch, nodes) if length is None else array(length)
     valid = None if length is None else np.arange(nodes) < own[:, None]
-    own = np.minimum(own, array(budget) if isinstance(budget, Tensor) else budget)
+    own = np.minimum(own, array(budget) if isinstance(budget, Tensor) else most)
     order = laying_host.ordered(found.value, found.depth, valid)[:, :most]
     return np.where(np.arange(most) < own[:, None], order, -1)
 
 
 def _laid_out_on_host(found: Numbers, place: np.ndarray, valid: np.ndarray | None, base: int | Tensor) -> FlatTrees:
     batch, rows = place.shape
-    if not rows or not found.parent.shape[1]:
-        return _empty(batch, rows, base)
+    if not place.size or not found.parent.size:
+        return _empty(batch, rows, base, torch.device("cpu"))
     root = array(base)[:, None] if isinstance(base, Tensor) else base
     made = laying_host.laid_out(found.parent, found.token, found.depth, place, valid, root)
     return FlatTrees(*map(torch.from_numpy, made))
@@ -310,7 +321,7 @@ def _laid_out(candidates: Candidates, nodes: Tensor, length: Tensor | None, base
     )
 
 
-def _empty(batch: int, rows: int, base: int | Tensor, device: torch.device | None = None) -> FlatTrees:
+def _empty(batch: int, rows: int, base: int | Tensor, device: torch.device) -> FlatTrees:
     """Trees without a node."""
     none = torch.full((batch, rows), -1, dtype=torch.int64, device=device)
     root = base.unsqueeze(1) if isinstance(base, Tensor) else torch.full((batch, 1), base, device=device)
