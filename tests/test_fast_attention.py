@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from conformance.visibility import cases
 from oracle.errors import BadInput
-from oracle.fast import attention
+from oracle.fast import attention, causal
 from oracle.fast.attention import rollout_attention, rollout_step_attention
 from oracle.fast.layout import Document, Layout
 from oracle.fast.rows import TokenBatch
@@ -157,7 +157,7 @@ def packed(lengths: Sequence[int], steps: int) -> Tensor:
         (4, 2, 8, 3, [50, 20], True),
     ],
 )
-@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(("last", "threads"), [(False, 1), (True, 1), (True, 2)])
 def test_values_and_gradients_are_those_of_a_dense_softmax(
     heads: int,
     groups: int,
@@ -167,9 +167,12 @@ def test_values_and_gradients_are_those_of_a_dense_softmax(
     turned: bool,
     dtype: torch.dtype,
     last: bool,
+    threads: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(attention, "ELEMENTS", 256)  # several blocks
+    monkeypatch.setattr(causal, "BLOCK", 32)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     tensors = drawn(heads, groups, (steps, 2, sum(lengths), width), dtype, turned)
     compared(tensors, packed(lengths, steps), Layout.packed(lengths), last)
 
@@ -212,7 +215,7 @@ def test_nothing_is_stored_whose_size_grows_with_the_square_of_the_rows() -> Non
                     self.size = max(self.size, one.numel())
             return made
 
-    queries, keys, values, _ = drawn(2, 2, (3, 1, 1024, 4), torch.float32, False)
+    queries, keys, values, _ = drawn(2, 2, (3, 1, 1024, 64), torch.float32, False)
     with Largest() as mode:
         rollout_step_attention(queries[-1].requires_grad_(), keys, values).sum().backward()
     assert 0 < mode.size <= 2 * queries[0].numel()

@@ -23,7 +23,7 @@ from oracle.errors import BadInput
 from oracle.fast.causal import causal, causal_backward
 from oracle.fast.layout import Layout
 
-ELEMENTS = 2**16
+ELEMENTS = 131072
 """How much of a tensor is worked on at once on a CPU: what a block needs stays in a core's cache."""
 
 
@@ -122,14 +122,14 @@ class _Gathering:
         self.tensors = tensors
         self.sums: list[Tensor | None] = [None] * len(tensors)
 
-    def at(self, t: int, whole: bool) -> tuple[Tensor, bool]:
-        """That of tensor t, and whether nothing is in it yet; it is made of zeros unless the whole is written."""
+    def cut(self, t: int, cut: _Cut) -> tuple[list[Tensor], bool]:
+        """Blocks of that of step t, and whether nothing is in it yet; it starts as zeros where rows are left out."""
         known = self.sums[t]
         if known is not None:
-            return known, False
-        make = torch.empty_like if whole else torch.zeros_like
+            return cut.of_keys(known, t), False
+        make = torch.empty_like if cut.full else torch.zeros_like
         made = self.sums[t] = make(self.tensors[t], dtype=_accumulated(self.tensors[t].dtype))
-        return made, True
+        return cut.of_keys(made, t), True
 
     def add(self, t: int, part: Tensor) -> None:
         """One part more, which is given away."""
@@ -143,29 +143,31 @@ class _Gathering:
 def _step(
     query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor], layout: Layout, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Output [B, H, S, d]; log-sum-exp [B, G, H / G, S] and weights [s, B, G, H / G, S] by anchor."""
+    """Output [B, H, S, d]; log-sum-exp [B, G, H / G, S] and weights [s, B, G, H / G, S, 1] by anchor."""
     step = len(keys) - 1
     output, lse = causal(query, keys[0], values[0], layout, step, scale)
-    grouped = _Grouped(query, keys[0], layout, step)
-    q, o = grouped.queries(query), grouped.queries(output)
-    later = [(t, grouped.keys(keys[t]), grouped.keys(values[t])) for t in range(1, step + 1)]
-    scores = (lse.new_empty if grouped.full else lse.new_zeros)((step + 1, *q.shape[:4]))
-    for block in grouped.blocks:
-        own = grouped.read(q, block, step)
+    cut = _Cut(query, keys[0], layout, step)
+    scores = cut.numbers(lse, step + 1)
+    told = [cut.of_anchors(score) for score in scores]
+    later = [cut.of_keys(keys[t], t) for t in range(1, step + 1)]
+    for i, own in enumerate(cut.of_queries(query)):
+        own = own.to(lse.dtype)
         product = torch.empty_like(own)
-        for t, key, _ in later:
-            torch.mul(own, grouped.read(key, block, t), out=product)
-            torch.sum(product, -1, out=scores[t][block])
+        for t, key in enumerate(later, 1):
+            torch.mul(own, key[i], out=product)
+            torch.sum(product, -1, out=told[t][i])
     scores.mul_(scale)
-    scores[0] = grouped.queries(lse)
+    scores[0] = cut.by_group(lse)
     joint = torch.logsumexp(scores, 0)
     weights = scores.sub_(joint).exp_().unsqueeze(-1)
-    for block in grouped.blocks if later else ():
-        mixed = grouped.read(o, block, step)
-        mixed.mul_(weights[0][block])
-        for t, _, value in later:
-            mixed.addcmul_(weights[t][block], grouped.read(value, block, t))
-        grouped.write(o, block, step, mixed)
+    told = [cut.of_anchors(weight) for weight in weights]
+    later = [cut.of_keys(values[t], t) for t in range(1, step + 1)]
+    for i, place in enumerate(cut.of_queries(output) if later else ()):
+        mixed = place.to(lse.dtype).mul_(told[0][i])
+        for t, value in enumerate(later, 1):
+            mixed.addcmul_(told[t][i], value[i].to(lse.dtype))
+        if mixed is not place:
+            place.copy_(mixed)
     return output, joint, weights[1:]
 
 
@@ -189,91 +191,95 @@ def _step_backward(
     )
     grad_keys.add(0, first_key)
     grad_values.add(0, first_value)
-    grouped = _Grouped(query, keys[0], layout, step)
-    q, o, upstream, joined = (grouped.queries(x) for x in (query, output, grad, grad_query))
-    later = [(t, grouped.keys(keys[t]), grouped.keys(values[t])) for t in range(1, step + 1)]
-    dots = (lse.new_empty if grouped.full else lse.new_zeros)((step + 1, *q.shape[:4]))
-    into = [(*grad_values.at(t, grouped.full), weights[t - 1]) for t in range(1, step + 1)]
-    for block in grouped.blocks if later else ():
-        own = grouped.read(upstream, block, step)
-        product = torch.empty_like(own)
-        torch.mul(own, grouped.read(o, block, step), out=product)
-        torch.sum(product, -1, out=dots[0][block])
-        for (t, _, value), (found, fresh, weight) in zip(later, into):
-            torch.mul(own, grouped.read(value, block, t), out=product)
-            torch.sum(product, -1, out=dots[t][block])
-            grouped.gather(found, block, t, own, weight[block], fresh)
+    if not step:
+        return grad_query
+    cut = _Cut(query, keys[0], layout, step)
+    dots = cut.numbers(lse, step + 1)
+    told = [cut.of_anchors(dot) for dot in dots]
+    shares = [cut.of_anchors(weight) for weight in weights]
+    later = [cut.of_keys(values[t], t) for t in range(1, step + 1)]
+    into = [grad_values.cut(t, cut) for t in range(1, step + 1)]
+    for i, (own, mixed) in enumerate(zip(cut.of_queries(grad), cut.of_queries(output))):
+        own = own.to(lse.dtype)
+        product = torch.mul(own, mixed)
+        torch.sum(product, -1, out=told[0][i])
+        for t, (value, share, (found, fresh)) in enumerate(zip(later, shares, into), 1):
+            torch.mul(own, value[i], out=product)
+            torch.sum(product, -1, out=told[t][i])
+            _gather(found[i], own, share[i], fresh)
     slopes = dots[1:].sub_(dots[0]).unsqueeze(-1).mul_(weights).mul_(scale)
-    into = [(*grad_keys.at(t, grouped.full), slopes[t - 1]) for t in range(1, step + 1)]
-    for block in grouped.blocks if later else ():
-        own, mixed = grouped.read(q, block, step), grouped.read(joined, block, step)
-        for (t, key, _), (found, fresh, slope) in zip(later, into):
-            mixed.addcmul_(slope[block], grouped.read(key, block, t))
-            grouped.gather(found, block, t, own, slope[block], fresh)
-        grouped.write(joined, block, step, mixed)
+    told = [cut.of_anchors(slope) for slope in slopes]
+    later = [cut.of_keys(keys[t], t) for t in range(1, step + 1)]
+    into = [grad_keys.cut(t, cut) for t in range(1, step + 1)]
+    for i, (own, place) in enumerate(zip(cut.of_queries(query), cut.of_queries(grad_query))):
+        own, mixed = own.to(lse.dtype), place.to(lse.dtype)
+        for key, slope, (found, fresh) in zip(later, told, into):
+            mixed.addcmul_(slope[i], key[i].to(lse.dtype))
+            _gather(found[i], own, slope[i], fresh)
+        if mixed is not place:
+            place.copy_(mixed)
     return grad_query
 
 
-Block = tuple[slice, slice, slice, slice]
-_ALL = slice(None)
+def _gather(place: Tensor, rows: Tensor, factor: Tensor, fresh: bool) -> None:
+    """Rows [b, g, H / G, n, d] times their factors, summed over the heads of a group, to a gradient [b, g, 1, n, d]."""
+    if rows.shape[2] > 1:
+        part = (rows * factor).sum(2, keepdim=True)
+        place.copy_(part) if fresh else place.add_(part)
+    elif fresh:
+        torch.mul(rows, factor, out=place)
+    else:
+        place.addcmul_(rows, factor)
 
 
-class _Grouped:
-    """Tensors by group, [B, G, heads of the group or 1, S, d], and the blocks of rows that have a node at a step."""
+class _Cut:
+    """Cuts tensors into blocks of the rows that have a node at a step, the same ones each: [b, g, heads of a group, n,
+    d], or one head for all of a group where they are keys."""
 
     def __init__(self, query: Tensor, key: Tensor, layout: Layout, step: int) -> None:
-        self.groups, self.share = key.shape[1], query.shape[1] // key.shape[1]
-        self.layout, self.full, self.dtype = layout, layout.full(step), _accumulated(query.dtype)
-        self.blocks = list(self._cut(query, step))
+        heads, width = query.shape[1], query.shape[3]
+        self.groups, self.share = key.shape[1], heads // key.shape[1]
+        self.layout, self.step, self.full = layout, step, layout.full(step)
+        self.parts = [(p.batch, first, count) for p in layout.parts(step) for first, count, _ in p.queries]
+        self.rows = max(ELEMENTS // max(width, 1) // self.share, 1)
+        self.whole = query.device.type != "cpu"
+        self.inner = query.stride(1) < query.stride(2)  # all heads of a row lie together
 
-    def queries(self, tensor: Tensor) -> Tensor:
+    def numbers(self, like: Tensor, count: int) -> Tensor:
+        """[count, B, G, H / G, S], a number a row each; zeros where there are rows without a node."""
+        make = torch.empty if self.full else torch.zeros
+        batch, length = like.shape[0], like.shape[-1]
+        return make((count, batch, self.groups, self.share, length), dtype=like.dtype, device=like.device)
+
+    def by_group(self, tensor: Tensor) -> Tensor:
+        """[B, H, …] as [B, G, H / G, …]."""
         return tensor.view(tensor.shape[0], self.groups, self.share, *tensor.shape[2:])
 
-    def keys(self, tensor: Tensor) -> Tensor:
-        return tensor.unsqueeze(2)
+    def of_queries(self, tensor: Tensor) -> list[Tensor]:
+        """Blocks of [B, H, S, d], rows of the step."""
+        return self._blocks(self.by_group(tensor), self.layout.shift(self.step))
 
-    def read(self, tensor: Tensor, block: Block, step: int) -> Tensor:
-        """What a tensor of a step has at the anchors of a block, as it is accumulated."""
-        return tensor[self._place(block, step)].to(self.dtype)
+    def of_keys(self, tensor: Tensor, step: int) -> list[Tensor]:
+        """Blocks of [B, G, S, d], rows of that step at the same anchors."""
+        return self._blocks(tensor.unsqueeze(2), self.layout.shift(step))
 
-    def write(self, tensor: Tensor, block: Block, step: int, values: Tensor) -> None:
-        """Put it back, where it is not the tensor's own memory."""
-        if tensor.dtype != self.dtype:
-            tensor[self._place(block, step)] = values
+    def of_anchors(self, tensor: Tensor) -> list[Tensor]:
+        """Blocks of [B, G, H / G, S, …], rows of step 0."""
+        return self._blocks(tensor, 0)
 
-    def gather(self, tensor: Tensor, block: Block, step: int, rows: Tensor, factor: Tensor, fresh: bool) -> None:
-        """Rows times their factors, summed over the heads of a group, to a gradient [B, G, S, d] of a key."""
-        place = self.keys(tensor)[self._place(block, step)]
-        if self.share > 1:
-            part = (rows * factor).sum(2, keepdim=True)
-            place.copy_(part) if fresh else place.add_(part)
-        elif fresh:
-            torch.mul(rows, factor, out=place)
-        else:
-            place.addcmul_(rows, factor)
-
-    def _place(self, block: Block, step: int) -> Block:
-        shift = self.layout.shift(step)
-        rows = slice(block[3].start + shift, block[3].stop + shift) if shift else block[3]
-        return block[0], block[1], _ALL, rows
-
-    def _cut(self, query: Tensor, step: int) -> Any:
-        batch, heads, _, width = query.shape
-        most = max(ELEMENTS // max(width, 1), 1)
-        inner = query.stride(1) < query.stride(2)  # all heads of a row lie together
-        for part in self.layout.parts(step):
-            for first, count, _ in part.queries:
-                if query.device.type != "cpu":
-                    yield part.batch, _ALL, _ALL, slice(first, first + count)
-                    continue
-                rows = max(most // heads, 1) if inner else max(most // self.share, 1)
-                rows = min(rows, count)
-                groups = self.groups if inner else max(most // (rows * self.share), 1)
-                for b in range(*part.batch.indices(batch)):
-                    for g in range(0, self.groups, groups):
-                        for start in range(first, first + count, rows):
-                            stop = min(start + rows, first + count)
-                            yield slice(b, b + 1), slice(g, g + groups), _ALL, slice(start, stop)
+    def _blocks(self, tensor: Tensor, shift: int) -> list[Tensor]:
+        found: list[Tensor] = []
+        for batch, first, count in self.parts:
+            part = tensor[batch].narrow(3, first + shift, count)
+            if self.whole:
+                found.append(part)
+                continue
+            rows = min(max(self.rows // self.groups, 1) if self.inner else self.rows, count)
+            groups = self.groups if self.inner else max(self.rows // rows, 1)
+            for alone in torch.split(part, 1):
+                for several in torch.split(alone, groups, 1):
+                    found.extend(torch.split(several, rows, 3))
+        return found
 
 
 def _accumulated(dtype: torch.dtype) -> torch.dtype:

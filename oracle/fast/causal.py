@@ -16,6 +16,9 @@ from oracle.fast.layout import Layout, Part
 
 Rows = tuple[tuple[int, int, int], ...]
 
+BLOCK = 256
+"""Queries, and keys, whose scores are held at once where one thread goes backward: they stay in a core's cache."""
+
 
 def causal(query: Tensor, key: Tensor, value: Tensor, layout: Layout, step: int, scale: float) -> tuple[Tensor, Tensor]:
     """Output [B, H, S, d], by row of the step, and log-sum-exp [B, H, S], by anchor; the caller may write to both.
@@ -115,6 +118,9 @@ def _fused_backward(
     if query.numel() == 0:
         return torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(value)
     if query.device.type == "cpu":
+        precise = query.dtype in (torch.float32, torch.float64)
+        if precise and query.shape[2] >= BLOCK and torch.get_num_threads() == 1:
+            return _blocks_backward(grad, query, key, value, output, lse, scale)
         found = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
             grad, query, key, value, output, lse, 0.0, True, scale=scale
         )
@@ -127,6 +133,52 @@ def _fused_backward(
         scale=scale,
     )
     return found[0], found[1], found[2]
+
+
+def _blocks_backward(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, output: Tensor, lse: Tensor, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same as products of blocks, head by head: quicker than the fused kernel where no other thread takes a head.
+
+    Query and what comes from above lie one behind the other, as key and value do: one product gives s and dP of a pair
+    of blocks, and one adds to the gradients of value and key.
+    """
+    length, width = query.shape[2:]
+    grads = torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
+    rows = query.new_empty((3, length, width))  # from above, query, from above: both orders of the two lie in it
+    inner = query.new_empty((2, length, 1))  # log-sum-exp, Σ dO · O
+    columns = query.new_empty((2, length, width))  # key, value
+    sums = query.new_empty((2, length, width))  # gradients of value and key
+    grad_rows = query.new_empty((length, width))
+    held = query.new_empty(2 * BLOCK * BLOCK)
+    pairs = []  # every head has its turn in the same memory, so blocks of it are cut once
+    for stop in range(BLOCK, length + BLOCK, BLOCK):
+        i = slice(stop - BLOCK, min(stop, length))
+        for start in range(0, stop, BLOCK):
+            j = slice(start, min(start + BLOCK, length))
+            both = held[: 2 * (i.stop - i.start) * (j.stop - j.start)].view(2, i.stop - i.start, -1)
+            products = (rows[1:, i], columns[:, j].mT, both, inner[:, i], *both, start + BLOCK == stop)
+            pairs.append((*products, sums[:, j], both.mT, rows[:2, i], grad_rows[i], columns[0, j]))
+    for b in range(query.shape[0]):
+        for h in range(query.shape[1]):
+            rows[0] = rows[2] = grad[b, h]
+            torch.mul(query[b, h], scale, out=rows[1])
+            inner[0, :, 0] = lse[b, h]
+            torch.sum(rows[0] * output[b, h], -1, keepdim=True, out=inner[1])
+            columns[0], columns[1] = key[b, h], value[b, h]
+            sums.zero_()
+            grad_rows.zero_()
+            for left, right, both, less, p, slope, diagonal, into, turned, swapped, grad_row, keys in pairs:
+                torch.bmm(left, right, out=both).sub_(less)
+                p.exp_()
+                if diagonal:
+                    p.tril_()
+                slope.mul_(p)
+                into.baddbmm_(turned, swapped)
+                grad_row.addmm_(slope, keys)
+            torch.mul(grad_rows, scale, out=grads[0][b, h])
+            grads[2][b, h], grads[1][b, h] = sums
+    return grads
 
 
 def _fused_sums(dtype: torch.dtype) -> torch.dtype:
