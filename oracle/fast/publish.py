@@ -182,10 +182,6 @@ def _check(state: State) -> None:
     waits = pending >= 0
     refuse(pending < -1, "state.pending", "is a token, or −1", pending)
     refuse(waits & (pending != latest), "state.pending", "is the last token of the sequence", pending)
-    negative = tokens < 0
-    if np.count_nonzero(negative):  # behind a sequence anything may stand
-        negative &= np.arange(capacity) < length[:, None]
-        refuse(negative, "state.tokens", "a token id is no less than 0", tokens)
     held = length - waits
     refuse(kv != held, "state.kv_length", "is one row a token but the pending one", kv)
     refuse(features != held, "state.feature_length", "is one row a row of KV", features)

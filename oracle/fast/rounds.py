@@ -189,12 +189,10 @@ def _check(pending: Tensor, output: Tensor, verified: Verified, decision: Decisi
     refuse(node < PADDING_ROW, "verified.row_node", "is a node, −1 for the root or −2 for padding", node)
     there = node != PADDING_ROW
     refuse(there & (token < 0), "verified.row_token", "a token id is no less than 0", token)
-    order = node.argsort(1, kind="stable")
-    sorted_node = np.take_along_axis(node, order, 1)
-    twice = (sorted_node[:, 1:] == sorted_node[:, :-1]) & (sorted_node[:, 1:] != PADDING_ROW)
-    if twice.any():
+    if _twice(np.sort(node, 1)).any():
+        order = node.argsort(1, kind="stable")
         again = np.zeros_like(there)
-        np.put_along_axis(again, order[:, 1:], twice, 1)
+        np.put_along_axis(again, order[:, 1:], _twice(np.take_along_axis(node, order, 1)), 1)
         refuse(again, "verified.row_node", "a node has one row", node)
     root = node == ROOT_ROW
     refuse((waiting >= 0) & ~root.any(1), "pending", "a pending token has its root row, −1", waiting)
@@ -213,6 +211,12 @@ def _check(pending: Tensor, output: Tensor, verified: Verified, decision: Decisi
         most = host(limits.max_new_tokens)
         full = (most >= 0) & (held >= most)
         refuse(full, "limits.max_new_tokens", "there is room for one more token than are held", most)
+
+
+def _twice(ordered: np.ndarray) -> np.ndarray:
+    """Of sorted nodes, which are the node before them."""
+    found: np.ndarray = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != PADDING_ROW)
+    return found
 
 
 def refuse(wrong: np.ndarray, field: str, rule: str, values: np.ndarray) -> None:
