@@ -113,12 +113,32 @@ def test_warping_of_one_row_and_of_large_logits() -> None:
             warp(bad)
 
 
+@pytest.mark.parametrize("temperature", [7, 1e-50, 1e-320, 1e39, 1e300])
+@pytest.mark.parametrize("tensor", [False, True])
+@pytest.mark.parametrize("top_k", [0, 2])
+def test_temperatures_that_the_dtype_does_not_hold(temperature: float, tensor: bool, top_k: int) -> None:
+    """A whole number is one, and what is no zero does not become one."""
+    rows = np.array([[2.0, 1.0, 2.0, -np.inf]], dtype=np.float32)
+    right = oracle.warp(WarpCase(rows, temperature, top_k))
+    given = torch.tensor(temperature, dtype=torch.float64) if tensor else temperature
+    np.testing.assert_allclose(warp(torch.tensor(rows), given, top_k).numpy(), right, rtol=1e-6)
+
+
+def test_warping_stays_where_the_rows_are_whatever_the_default_device() -> None:
+    rows = torch.tensor([[2.0, 1.0]])
+    with torch.device("meta"):
+        assert warp(rows, 0.5, 1, 0.9, 0.1).tolist() == [[1, 0]]
+
+
 @pytest.mark.parametrize(
     ("field", "more"),
     [
         ("temperature", {"temperature": -1.0}),
         ("temperature", {"temperature": torch.tensor([1.0, torch.nan])}),
+        ("temperature", {"temperature": torch.tensor(True)}),
+        ("temperature", {"temperature": torch.tensor(1j)}),
         ("top_k", {"top_k": -1}),
+        ("top_k", {"top_k": torch.tensor([1.0, 2.0])}),
         ("top_k", {"top_k": 1.5}),
         ("top_p", {"top_p": 0.0}),
         ("min_p", {"min_p": torch.tensor([0.5, 1.5])}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -56,7 +56,7 @@ def warp(
     named = [name for stage in order for name in stage]
     active = [name for name in named if isinstance(given[name], Tensor) or given[name] != _OFF[name]]
     if not set(active) - {"temperature"} and not (active and _may_be_zero(temperature)):
-        scaled = _scaled(rows, rows.amax(-1, keepdim=True), _column(temperature, rows) if active else None)
+        scaled = _scaled(rows, rows.amax(-1, keepdim=True), _held(temperature, rows) if active else None)
         return torch.softmax(scaled, -1).reshape(logits.shape)
     first = _first_filter(order, active) == "top_k" and top_k_ties == "exact" and rows.device.type == "cpu"
     few = first and isinstance(top_k, int) and top_k < rows.shape[1] // 4
@@ -64,7 +64,7 @@ def warp(
     law = _Filtered(ranked, rows.amax(-1, keepdim=True), top_k_ties)
     for stage in order:
         if stage == ["temperature"]:
-            law.cool(_column(temperature, rows))
+            law.cool(_held(temperature, rows))
         else:
             law.filter({name: _column(given[name], rows) for name in stage if name in active})
     return torch.zeros_like(rows).scatter_(1, ranked.ids, law.law()).reshape(logits.shape)
@@ -127,7 +127,7 @@ _FILTERS: dict[str, Callable[[_Filtered, Tensor], Tensor]] = {
     "min_p": _Filtered.min_p,
 }
 _OFF = {"temperature": 1, "top_k": 0, "top_p": 1, "min_p": 0}
-_RULES: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
+_RULES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "temperature": ("a temperature is finite and not negative", lambda t: (t >= 0) & (t < math.inf)),
     "top_k": ("top_k is not negative; 0 switches it off", lambda k: k >= 0),
     "top_p": ("top_p lies in (0, 1]", lambda p: (p > 0) & (p <= 1)),
@@ -172,6 +172,16 @@ def _column(value: Parameter, rows: Tensor) -> Tensor:
     return torch.full((1, 1), float(value), dtype=rows.dtype, device=rows.device)
 
 
+def _held(temperature: Parameter, rows: Tensor) -> Tensor:
+    """Temperatures as a column of the rows' dtype, where one that is not zero does not become zero, nor infinite."""
+    if isinstance(temperature, Tensor):
+        column = temperature.to(rows.device, torch.float64).reshape(-1, 1)
+    else:
+        column = torch.full((1, 1), float(temperature), dtype=torch.float64, device=rows.device)
+    limits = torch.finfo(rows.dtype)
+    return torch.where(column == 0, column, column.clamp(limits.tiny, limits.max)).to(rows.dtype)
+
+
 def _first_filter(order: list[list[str]], active: list[str]) -> str:
     """The filter that is applied first, where it is alone."""
     filters = [[name for name in stage if name in active and name != "temperature"] for stage in order]
@@ -197,18 +207,18 @@ def _stages(filter_order: str) -> list[list[str]]:
 
 def _check_parameter(name: str, value: Parameter, logits: Tensor) -> None:
     if isinstance(value, Tensor):
-        whole = not value.dtype.is_floating_point and value.dtype != torch.bool
+        whole = not (value.is_floating_point() or value.is_complex() or value.dtype == torch.bool)
         fits = value.ndim == 0 or value.shape == logits.shape[:-1]
-        if not fits or (name == "top_k" and not whole):
+        if not fits or not (whole or (value.is_floating_point() and name != "top_k")):
             raise BadInput(name, (), f"is a number, or one for each of {list(logits.shape[:-1])} rows", _shown(value))
         return
     kinds = int if name == "top_k" else (int, float)
     if isinstance(value, bool) or not isinstance(value, kinds):
         raise BadInput(name, (), f"is {'an integer' if name == 'top_k' else 'a real number'}, or one a row", value)
     try:
-        number = torch.tensor(float(value), dtype=torch.float64)
+        number = float(value)
     except OverflowError:
-        number = torch.tensor(math.inf if value > 0 else -math.inf, dtype=torch.float64)
+        number = math.inf if value > 0 else -math.inf
     rule, holds = _RULES[name]
     if not holds(number):
         raise BadInput(name, (), rule, value)
