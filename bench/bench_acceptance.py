@@ -188,13 +188,15 @@ def test_tree(benchmark: Any, sampled: bool, vocabulary: int) -> None:
     ]
     if main:
         contestants.append(by_oracle(given, sampled))
-        contestants.append(peer("adapters.angelslim", "bench.peers.angelslim:tree_acceptance", arrays(given, sampled)))
+        spec, function = "adapters.angelslim", "bench.peers.angelslim:tree_acceptance"
+        contestants.append(peer(spec, function, arrays(given, sampled), calls=4 if sampled else 1))
     race(
         benchmark,
         f"{TREES} trees of {NODES + 1} nodes, V = {vocabulary}, {'sampled' if sampled else 'greedy'}",
         contestants,
         same=same,
-        calls=8,
+        rounds=31,
+        calls=32,
         memory=main,
         targets=[Target("angelslim", times=12 if sampled else 40)] if main else [],
         growth=(f"vocabulary, {'sampled' if sampled else 'greedy'}", vocabulary),
@@ -213,7 +215,7 @@ def test_tree_by_nodes(benchmark: Any, nodes: int) -> None:
             Contestant("dense", lambda: told(given, dense_sampled), calls=1),
         ],
         same=same,
-        calls=8,
+        calls=32,
         growth=("nodes", nodes),
     )
 
@@ -241,7 +243,7 @@ class Chains(NamedTuple):
         def run() -> None:
             verify_random(self.drafts, next(seeds), self.target, self.draft, "iid", **logits, **more)
 
-        return Contestant(name, run, lambda: _numbers(self.verify(**more)))
+        return Contestant(name, run, lambda: _numbers(self.verify(**more)), calls=1 if "vectorised" in more else None)
 
     def arrays(self) -> Answer:
         """For other packages."""
@@ -262,7 +264,7 @@ class Chains(NamedTuple):
             frontier = (left > self.coins.frontier.unsqueeze(-1) * left[:, -1:]).int().argmax(-1)
             return {"accepted": accepted.numpy(), "frontier": frontier.numpy()}
 
-        return Contestant("dense", run)
+        return Contestant("dense", run, calls=1)
 
     def by_oracle(self) -> Contestant:
         """With laws in float64."""
@@ -325,14 +327,19 @@ def test_chains_from_logits(benchmark: Any, batch: int) -> None:
         bound("exponentials of the rows up to the rejection, and their sums", normalised),
     ]
     main = batch == BATCH
-    if main:
+    if batch == 4:
         contestants.append(given.by_oracle())
-        contestants.append(peer("adapters.transformers", "bench.peers.transformers:chain_acceptance", given.arrays()))
+    if main:
+        contestants.append(
+            peer("adapters.transformers", "bench.peers.transformers:chain_acceptance", given.arrays(), calls=1)
+        )
     race(
         benchmark,
         f"{batch} chains of {DRAFTED}, V = {VOCABULARY}, from logits of both",
         contestants,
         same=same,
+        rounds=31,
+        calls=4,
         memory=main,
         targets=[Target("transformers", times=8)] if main else [],
         growth=("batch", batch),
@@ -347,9 +354,11 @@ def test_chains_from_target_logits(benchmark: Any) -> None:
         [
             given.ours("fast"),
             given.dense(),
-            peer("adapters.vllm", "bench.peers.vllm:chain_acceptance", given.arrays()),
+            peer("adapters.vllm", "bench.peers.vllm:chain_acceptance", given.arrays(), calls=1),
         ],
         same=same,
+        rounds=31,
+        calls=4,
         memory=True,
         targets=[Target("vllm", times=8)],
     )
@@ -373,10 +382,11 @@ def test_chains_from_probabilities(benchmark: Any, vocabulary: int) -> None:
             given.ours("fast, not validated", validate=False),
             given.ours("fast, as on a GPU", vectorised=True),
             given.dense(),
-            *([given.by_oracle()] if vocabulary == VOCABULARY else []),
             bound("the sums of the rows that frontiers are drawn from", reading),
         ],
         same=same,
+        rounds=31,
+        calls=4,
         memory=vocabulary == VOCABULARY,
         targets=[Target("the sums", within=4)],
         growth=("vocabulary", vocabulary),

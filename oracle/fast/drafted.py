@@ -46,13 +46,17 @@ class Decisions(NamedTuple):
 
 
 class Laws(NamedTuple):
-    """Rows of laws: probabilities, or logits whose softmax they are. field: for errors. sample: any of the tensors."""
+    """Rows of laws: probabilities, or logits whose softmax they are.
+
+    field: for errors. sample: any of the tensors. spare: rows that a request has beyond those of its nodes.
+    """
 
     rows: Rows
     logits: bool
     field: str
     sample: Tensor
     vocabulary: int
+    spare: int
 
     def packed(self) -> tuple[Tensor, Tensor]:
         """All rows [R, V], and where those of each request begin [B]."""
@@ -65,26 +69,26 @@ class Laws(NamedTuple):
         return torch.cat(list(self.rows)), torch.tensor(starts, device=self.sample.device)
 
 
-def laws(rows: Rows, logits: bool, field: str, batch: int, least: int, like: Laws | None = None) -> Laws:
-    """Rows of B requests, `least` of each at least where all have N nodes. Raises `BadInput`."""
+def laws(rows: Rows, logits: bool, field: str, drafts: Drafts, spare: int = 1, like: Laws | None = None) -> Laws:
+    """The rows of all requests. like: others, whose vocabulary and device they share. Raises `BadInput`."""
+    batch, nodes = drafts.token.shape
     members = [rows] if isinstance(rows, Tensor) else list(rows)
-    if not isinstance(rows, Tensor) and len(members) != batch:
-        raise BadInput(field, (), f"holds the rows of each of {batch} requests", len(members))
+    dimensions, shape = (3, "[B, N+1, V]") if isinstance(rows, Tensor) else (2, "[n+1, V]")
+    if not isinstance(rows, Tensor) and (len(members) != batch or not members):
+        raise BadInput(field, (), f"holds the rows of each of {batch} requests, of one at least", len(members))
     for i, one in enumerate(members):
         index = () if isinstance(rows, Tensor) else (i,)
-        dimensions = 3 if isinstance(rows, Tensor) else 2
         if not isinstance(one, Tensor) or one.ndim != dimensions or not one.dtype.is_floating_point:
-            rule = f"is a floating-point tensor {'[B, N+1, V]' if dimensions == 3 else '[n+1, V]'}"
-            raise BadInput(field, index, rule, _shown(one))
+            raise BadInput(field, index, f"is a floating-point tensor {shape}", _shown(one))
         if one.shape[-1] == 0 or one.shape[-1] != members[0].shape[-1]:
             raise BadInput(field, index, f"has V = {members[0].shape[-1]} > 0 columns", tuple(one.shape))
         if one.dtype != members[0].dtype or one.device != members[0].device:
             raise BadInput(field, index, "has the dtype and device of the first", _shown(one))
-    if isinstance(rows, Tensor) and (rows.shape[0] != batch or rows.shape[1] < least):
-        raise BadInput(field, (), f"has {batch} members of at least {least} rows", tuple(rows.shape))
-    if not members:
-        raise BadInput(field, (), "holds the rows of one request at least", 0)
-    made = Laws(rows, logits, field, members[0], members[0].shape[-1])
+        if one.shape[-2] < nodes + spare and (dimensions == 3 or drafts.length is None):
+            raise BadInput(field, index, f"has {nodes + spare} rows at least", tuple(one.shape))
+    if isinstance(rows, Tensor) and rows.shape[0] != batch:
+        raise BadInput(field, (), f"has {batch} members", tuple(rows.shape))
+    made = Laws(rows, logits, field, members[0], members[0].shape[-1], spare)
     if like is not None and (made.vocabulary != like.vocabulary or made.sample.device != like.sample.device):
         rule = f"has the V = {like.vocabulary} columns of {like.field}, on {like.sample.device}"
         raise BadInput(field, (), rule, (tuple(made.sample.shape), made.sample.device))
@@ -128,21 +132,21 @@ class Listed(NamedTuple):
     parents: Sequence[Sequence[int]]
 
 
-def listed(drafts: Drafts, rows: Laws, validate: bool, distinct: bool) -> Listed:
+def listed(drafts: Drafts, validate: bool, *laws: Laws) -> Listed:
     """The nodes that count, read on the host.
 
-    validate: every one has an earlier parent, a token and a row, and where `distinct` siblings differ; `BadInput`
-    otherwise. What has no token or no earlier parent is nobody's child without it.
+    validate: every one has an earlier parent, a token, and its rows; `BadInput` otherwise. What has no token or no
+    earlier parent is nobody's child without it.
     """
-    batch, nodes = drafts.token.shape
-    size = rows.vocabulary
+    (batch, nodes), size = drafts.token.shape, laws[0].vocabulary
     tokens: list[list[int]] = drafts.token.tolist()
     parents: list[list[int]] = [] if drafts.parent is None else drafts.parent.tolist()
     if drafts.length is not None:
         for b, length in enumerate(drafts.length.tolist()):
             if validate:
-                _check_length(b, length, nodes, rows)
-            del tokens[b][max(length, 0) :]
+                _check_length(b, length, nodes, laws)
+            for own in (tokens[b], parents[b]) if parents else (tokens[b],):
+                del own[max(length, 0) :]
     for b, own in enumerate(tokens):
         if own and (min(own) < 0 or max(own) >= size):
             lost = next(i for i, token in enumerate(own) if not 0 <= token < size)
@@ -153,26 +157,33 @@ def listed(drafts: Drafts, rows: Laws, validate: bool, distinct: bool) -> Listed
             else:
                 del own[lost:]
         if validate and parents and own:
-            _check_tree(b, parents[b], own, distinct)
+            above = parents[b]
+            if min(above) < -1 or any(map(operator.ge, above, range(len(above)))):
+                i = next(i for i, parent in enumerate(above) if not -1 <= parent < i)
+                raise BadInput("drafts.parent", (b, i), "a parent is −1 (the root) or an earlier node", above[i])
     return Listed(tokens, parents or [range(-1, nodes - 1)] * batch)
 
 
-def _check_length(member: int, length: int, nodes: int, rows: Laws) -> None:
+def _check_length(member: int, length: int, nodes: int, laws: Sequence[Laws]) -> None:
     if not 0 <= length <= nodes:
         raise BadInput("drafts.length", (member,), f"a request has 0 to {nodes} nodes", length)
-    if not isinstance(rows.rows, Tensor) and rows.rows[member].shape[0] <= length:
-        raise BadInput(rows.field, (member,), f"has {length + 1} rows at least", tuple(rows.rows[member].shape))
+    for one in laws:
+        if not isinstance(one.rows, Tensor) and one.rows[member].shape[0] < length + one.spare:
+            rule = f"has {length + one.spare} rows at least"
+            raise BadInput(one.field, (member,), rule, tuple(one.rows[member].shape))
 
 
-def _check_tree(member: int, parents: list[int], tokens: list[int], distinct: bool) -> None:
-    parents = parents[: len(tokens)]
-    if min(parents) < -1 or any(map(operator.ge, parents, range(len(parents)))):
-        i = next(i for i, parent in enumerate(parents) if not -1 <= parent < i)
-        raise BadInput("drafts.parent", (member, i), "a parent is −1 (the root) or an earlier node", parents[i])
-    if distinct and len(set(zip(parents, tokens))) < len(tokens):
+def check_twins(found: Listed) -> None:
+    """Siblings differ; `BadInput` otherwise."""
+    for b, (parents, tokens) in enumerate(zip(*found)):
         places = list(zip(parents, tokens))
-        i = next(i for i, place in enumerate(places) if place in places[:i])
-        raise BadInput("drafts.token", (member, i), "siblings of such a proposal differ", tokens[i])
+        if len(set(places)) < len(places):
+            raise twin(b, next(i for i, place in enumerate(places) if place in places[:i]), tokens)
+
+
+def twin(member: int, node: int, tokens: Sequence[int]) -> BadInput:
+    """What is wrong with a sibling that is none."""
+    return BadInput("drafts.token", (member, node), "siblings of such a proposal differ", tokens[node])
 
 
 def _shown(found: object) -> object:

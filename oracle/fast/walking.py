@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from oracle.errors import BadInput
-from oracle.fast.drafted import Laws, Listed
+from oracle.fast.drafted import Laws, Listed, twin
 from oracle.fast.drawing import accumulated
 
 BLOCK = 128
@@ -255,14 +255,17 @@ def point(target: Opened, nodes: Listed, member: int, spend: Spend) -> Found:
             token = tokens[child]
             if gone and owed < whole * SEEN:
                 owed = edges_of(target.without(gone)).item(-1)
-            mass = 0.0 if token in gone else read(token)
+            if token in gone:
+                if target.validate:
+                    raise twin(member, child, tokens)
+                continue
+            mass = read(token)
             if spend(child) * owed < mass:
                 path.append(child)
                 node = child
                 break
-            if token not in gone:
-                gone[token] = mass
-                owed -= mass
+            gone[token] = mass
+            owed -= mass
         else:
             break
     frontier = target.draw(spend(-1), gone)
@@ -296,6 +299,8 @@ def drawn(target: Opened, draft: Opened, replaced: bool, nodes: Listed, member: 
                 of_draft, total = draft.open(member, node + 1), draft.total
             q = of_draft(token)
             if gone:
+                if draft.validate and token in gone:
+                    raise twin(member, child, tokens)
                 total -= of_draft(gone[-1])
                 if total < draft.total * SEEN:
                     total = edges_of(draft.without(gone)).item(-1)
@@ -310,7 +315,7 @@ def drawn(target: Opened, draft: Opened, replaced: bool, nodes: Listed, member: 
             before = target.row() if p is None else p
             left = lefts[0] if p is not lefts[0] else lefts[1]
             alpha = whole / total if total > 0 else 0.0
-            torch.sub(before.tensor, draft.row().tensor, alpha=alpha, out=left.tensor).clamp_(min=0)
+            torch.sub(before.tensor, draft.row().tensor, alpha=alpha, out=left.tensor).relu_()
             if gone:
                 left.array[gone] = before.array[gone]
             if replaced:
