@@ -3,9 +3,10 @@
     python -m pytest bench/bench_publish.py
 
 Trees of 60 drafts below the root, sequences of 2000 tokens in buffers of 2304, one slot a row, paths of seven drafts
-where nothing else is said. `loop` is the plain version, a request at a time, which refuses nothing and is
-quickest with a request or two; `oracle` is NumPy, and makes its states anew. Rows of a pool move beside SGLang's `move_kv_cache_native`, `pool[…] = pool[…]`, and
-beside copies of as many bytes: there and back, as rows are read before they are written, and once, which nobody beats.
+where nothing else is said. `loop` is the plain version, a request at a time, which refuses nothing and is quickest with
+a request or two; `oracle` is NumPy, and makes its states anew. Rows of a pool move beside SGLang's
+`move_kv_cache_native`, `pool[…] = pool[…]`, and beside copies of as many bytes: there and back, as rows are read before
+they are written, and once, which nobody beats.
 """
 
 from __future__ import annotations
