@@ -307,6 +307,19 @@ def test_bad_input_is_named(vectorised: bool) -> None:
         assert (caught.value.field, caught.value.index) == (field, index)
 
 
+@pytest.mark.parametrize("vectorised", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("proposal", PROPOSALS)
+@pytest.mark.parametrize("logits", [False, True], ids=["probabilities", "logits"])
+def test_a_batch_of_none_has_an_answer(vectorised: bool, proposal: str, logits: bool) -> None:
+    token = torch.zeros((0, 2), dtype=torch.int64)
+    for parent in (None, token):
+        found = fast.verify_random(
+            *(Drafts(token, parent), 1, torch.ones(0, 3, 4), torch.ones(0, 3, 4), proposal),
+            **{"target_logits": logits, "draft_logits": logits, "vectorised": vectorised},  # type: ignore[arg-type]
+        )
+        assert [len(one) for one in found] == [0, 0, 0]
+
+
 def test_rows_and_coins_are_looked_at_where_they_are_read() -> None:
     rows = torch.full((1, 2, 4), 0.25)
     drafts, coins = Drafts(torch.tensor([[0]])), Coins(torch.full((1, 1), 0.5), torch.full((1,), 1.0))

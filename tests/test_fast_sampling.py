@@ -27,8 +27,8 @@ def test_the_hash_is_that_of_splitmix64() -> None:
 
 
 def test_coins_belong_to_seed_request_position_and_node() -> None:
-    requests, positions = torch.tensor([0, 7, 2**62]), torch.tensor([0, 1, 5])
-    for seed in (0, 1, 2**64 + 1):
+    requests, positions = torch.tensor([0, 7, 2**63 - 1, -5]), torch.tensor([0, 1, -(2**63), 5])
+    for seed in (0, 1, 2**63, 2**64 + 1, np.int64(3)):
         made = fast_coins.coins(seed, requests, 6, positions)
         for b, (request, position) in enumerate(zip(requests.tolist(), positions.tolist())):
             stream = fast_coins.stream_of(seed, request, position)
@@ -54,10 +54,15 @@ def test_bad_coins_are_named() -> None:
     for seed in (-1, True, 0.5):
         with pytest.raises(BadInput, match="seed"):
             fast_coins.coins(seed, torch.arange(2), 3)  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="requests"):
-        fast_coins.coins(1, torch.zeros(2), 3)
-    with pytest.raises(BadInput, match="positions"):
-        fast_coins.coins(1, torch.arange(2), 3, torch.arange(3))
+    for requests in (torch.zeros(2), torch.zeros((2, 2), dtype=torch.int64), [0, 1]):
+        with pytest.raises(BadInput, match="requests"):
+            fast_coins.coins(1, requests, 3)  # type: ignore[arg-type]
+    for positions in (torch.arange(3), torch.arange(2, device="meta")):
+        with pytest.raises(BadInput, match="positions"):
+            fast_coins.coins(1, torch.arange(2), 3, positions)
+    for made in (fast_coins.coins, fast_coins.drafting_coins):
+        with pytest.raises(BadInput, match="nodes"):
+            made(1, torch.arange(2), -1)
 
 
 def warp_cases(rng: np.random.Generator) -> dict[str, Any]:
@@ -218,10 +223,24 @@ def test_siblings_that_outnumber_the_support_are_refused_or_visible() -> None:
 
 
 def test_bad_drafters_and_shapes_are_named() -> None:
-    with pytest.raises(BadInput, match="parent"):
-        propose(table(3), [0], "iid", 0)
-    with pytest.raises(BadInput, match="drafter"):
-        propose(lambda prefix: torch.ones(1, 3), [-1], "iid", 0)
+    for parent in ([0], [-1, -2], [-0.5], [True], "0"):
+        with pytest.raises(BadInput, match=r"parent\[\d\]"):
+            propose(table(3), parent, "iid", 0)  # type: ignore[arg-type]
+    for more in ({"batch": -1}, {"requests": torch.arange(2)}, {"requests": torch.zeros(1)}):
+        with pytest.raises(BadInput, match=next(iter(more))):
+            propose(table(3), [-1], "iid", 0, **more)  # type: ignore[arg-type]
+    for requests in ([0], torch.zeros(1, dtype=torch.int64, device="meta")):
+        with pytest.raises(BadInput, match="requests"):
+            propose(table(3), [-1], "iid", 0, requests=requests)  # type: ignore[arg-type]
+    drafters: list[Callable[[Tensor], Tensor]] = [
+        lambda prefix: torch.ones(1, 3),
+        lambda prefix: torch.full((1, 1, 2), 0.5, device="meta"),
+        lambda prefix: torch.full((1, 1, 2), 0.5, dtype=torch.float64 if prefix.shape[2] else torch.float32),
+        lambda prefix: torch.full((1, 1, 2 + prefix.shape[2]), 0.25),
+    ]
+    for drafter in drafters:
+        with pytest.raises(BadInput, match="drafter"):
+            propose(drafter, [-1, 0], "point", 0)
     with pytest.raises(BadInput) as caught:
         propose(lambda prefix: torch.full((1, 1, 3), 0.5), [-1], "iid", 0)
     assert caught.value.index == (0, 0)

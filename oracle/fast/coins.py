@@ -8,13 +8,13 @@ of SplitMix64 (Steele, Lea and Flood 2014), one absorbed number after another, i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from oracle.errors import BadInput
+from oracle.fast.trees import ids, whole
 
 FRONTIER = -1
 """The draw that picks the frontier token; node i spends draw i."""
@@ -39,7 +39,7 @@ def coins(seed: int, requests: Tensor, nodes: int, positions: Tensor | None = No
     requests: int64 [B]. positions: int64 [B], None = 0. nodes: N. Raises `BadInput`.
     """
     hashed = _absorbed(seed, requests, positions).unsqueeze(-1)
-    draws = torch.arange(FRONTIER, nodes, device=requests.device)
+    draws = torch.arange(FRONTIER, whole(nodes, "nodes", 0), device=requests.device)
     found = _uniform(_mixed(hashed + draws))
     return Coins(found[:, 1:], found[:, 0])
 
@@ -47,7 +47,7 @@ def coins(seed: int, requests: Tensor, nodes: int, positions: Tensor | None = No
 def drafting_coins(seed: int, requests: Tensor, nodes: int, positions: Tensor | None = None) -> Tensor:
     """Uniforms [B, N] that draft the nodes of a round: other ones than those that verify them."""
     hashed = _absorbed(seed, requests, positions).unsqueeze(-1)
-    return _uniform(_mixed(hashed + (torch.arange(nodes, device=requests.device) + DRAFTS)))
+    return _uniform(_mixed(hashed + (torch.arange(whole(nodes, "nodes", 0), device=requests.device) + DRAFTS)))
 
 
 def coin(stream: int, draw: int) -> float:
@@ -61,16 +61,15 @@ def stream_of(seed: int, request: int, position: int = 0) -> int:
 
 
 def _absorbed(seed: int, requests: Tensor, positions: Tensor | None) -> Tensor:
-    for name, given in (("requests", requests), ("positions", positions)):
-        if given is not None and (given.ndim != 1 or given.dtype != torch.int64 or given.shape != requests.shape):
-            raise BadInput(name, (), "is an int64 tensor [B]", (tuple(given.shape), given.dtype))
+    ids(requests, "requests", (None,))
+    if positions is not None:
+        ids(positions, "positions", (len(requests),), requests)
     mixed = _mixed(requests + _signed(_seeded(seed)))
     return _mixed(mixed if positions is None else mixed + positions)
 
 
 def _seeded(seed: int) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise BadInput("seed", (), "a seed is a non-negative integer", seed)
+    seed = whole(seed, "seed", 0)
     hashed = _mix(seed)
     while seed > _WORD:
         seed >>= 64
@@ -106,11 +105,10 @@ def _uniform(words: Tensor) -> Tensor:
     return _shifted(words, 11).to(torch.float64) * _SCALE
 
 
-def requests_of(given: Tensor | Sequence[int] | None, batch: int, device: torch.device, field: str) -> Tensor:
-    """Numbers of B requests as a tensor; None counts them. Raises `BadInput`."""
+def requests_of(given: Tensor | None, batch: int, device: torch.device, field: str) -> Tensor:
+    """Numbers of B requests; None counts them. Raises `BadInput`."""
     if given is None:
         return torch.arange(batch, device=device)
-    found = given if isinstance(given, Tensor) else torch.tensor(given, dtype=torch.int64, device=device)
-    if found.shape != (batch,) or found.dtype != torch.int64:
-        raise BadInput(field, (), f"is an int64 tensor [{batch}]", (tuple(found.shape), found.dtype))
-    return found
+    if ids(given, field, (batch,)).device.type != device.type:
+        raise BadInput(field, (), f"is on {device}", str(given.device))
+    return given

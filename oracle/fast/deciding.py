@@ -114,8 +114,8 @@ def entries_of(laws: Laws) -> Entries:
     rows, starts = laws.packed()
     if not laws.logits:
         return Entries(rows, starts, None)
-    step = max(len(starts), 1)
-    parts = [torch.logsumexp(rows[i : i + step].to(accumulated(rows.dtype)), -1) for i in range(0, rows.shape[0], step)]
+    step, total = max(len(starts), 1), max(rows.shape[0], 1)
+    parts = [torch.logsumexp(rows[i : i + step].to(accumulated(rows.dtype)), -1) for i in range(0, total, step)]
     return Entries(rows, starts, torch.cat(parts))
 
 

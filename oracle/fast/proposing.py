@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,6 +13,7 @@ from oracle.errors import BadInput
 from oracle.fast.coins import drafting_coins, requests_of
 from oracle.fast.drafted import proposal_of
 from oracle.fast.drawing import accumulated, inverse_cdf, without
+from oracle.fast.trees import PARENT_RULE, whole
 
 Drafter = Callable[[Tensor], Tensor]
 """Tokens int64 [B, M, l] drafted on the way to M nodes of depth l → their children's laws [B, M, V]."""
@@ -47,6 +49,7 @@ def propose(
     not to be had is −1. Raises `BadInput`. Source: ACCEPTANCE 11xx.
     """
     kind, above, device = proposal_of(proposal), _shape(parent), torch.device(device)
+    batch = whole(batch, "batch", 0)
     validate = device.type == "cpu" if validate is None else validate
     names = requests_of(requests, batch, device, "requests")
     coins = drafting_coins(seed, names, len(above), positions)
@@ -61,7 +64,7 @@ def propose(
             break
         prefix = _prefixes(token, [way[node] for node in parents])
         found = drafter(prefix)
-        _check_rows(found, batch, len(parents), None if rows is None else rows.shape[2])
+        _check_rows(found, prefix, rows)
         if rows is None:
             rows = found.new_zeros((batch, len(above) + 1, found.shape[2]))
         if len(above) and validate and batch:
@@ -104,20 +107,23 @@ def _prefixes(token: Tensor, ways: Sequence[Sequence[int]]) -> Tensor:
 
 
 def _shape(parent: Sequence[int]) -> list[int]:
-    above = [int(node) for node in parent]
-    for i, node in enumerate(above):
-        if not -1 <= node < i:
-            raise BadInput("parent", (i,), "a parent is −1 (the root) or an earlier node", node)
-    return above
+    for i, node in enumerate(parent):
+        if isinstance(node, bool) or not isinstance(node, (int, np.integer)) or not -1 <= node < i:
+            raise BadInput("parent", (i,), PARENT_RULE, node)
+    return [int(node) for node in parent]
 
 
-def _check_rows(found: object, batch: int, nodes: int, vocabulary: int | None) -> None:
+def _check_rows(found: object, prefix: Tensor, before: Tensor | None) -> None:
+    batch, nodes, _ = prefix.shape
     fits = isinstance(found, Tensor) and found.ndim == 3 and found.dtype.is_floating_point
     if not isinstance(found, Tensor) or not fits or found.shape[:2] != (batch, nodes) or found.shape[2] == 0:
         shown = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
         raise BadInput("drafter", (), f"gives a floating-point tensor [{batch}, {nodes}, V]", shown)
-    if vocabulary is not None and found.shape[2] != vocabulary:
-        raise BadInput("drafter", (), f"gives rows of {vocabulary} tokens, as before", tuple(found.shape))
+    if found.device != prefix.device:
+        raise BadInput("drafter", (), f"gives rows on {prefix.device}", str(found.device))
+    if before is not None and (found.shape[2] != before.shape[2] or found.dtype != before.dtype):
+        rule = f"gives rows of {before.shape[2]} tokens in {before.dtype}, as before"
+        raise BadInput("drafter", (), rule, (tuple(found.shape), found.dtype))
 
 
 def _check_laws(found: Tensor, parents: Sequence[int], may_omit_mass: bool) -> None:
