@@ -151,7 +151,7 @@ class _Batch:
     def publish(self) -> Any:
         """The round."""
         given = (self.state, self.verified, self.decision, self.limits, self.draft_kv)
-        return self.fast.publish(*given, drafter=self._draft)
+        return self.fast.publish(*given, drafter=self._draft, validate=True)
 
     def _draft(self, made: Any) -> None:
         """Rows of the drafter, from the features of the same places."""

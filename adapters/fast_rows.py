@@ -39,38 +39,38 @@ class Rows:
     @staticmethod
     def soft_rows(batch: TokenBatch) -> RowPlan:
         """The plan, its visibility made dense."""
-        return _plan(_fast().soft_rows(_batch(batch)))
+        return _plan(_fast().soft_rows(_batch(batch), validate=True))
 
     @staticmethod
     def hard_rows(batch: TokenBatch) -> RowPlan:
         """The plan, its visibility made dense."""
-        return _plan(_fast().hard_rows(_batch(batch)))
+        return _plan(_fast().hard_rows(_batch(batch), validate=True))
 
     @staticmethod
     def supervision_at_source(case: SupervisionCase) -> Flags:
         """The sources."""
-        found: Flags = (
-            _fast().supervision_at_source(_batch(case.batch), _tensor(case.token_mask), case.owner).cpu().numpy()
-        )
+        mask = _tensor(case.token_mask)
+        found: Flags = _fast().supervision_at_source(_batch(case.batch), mask, case.owner, validate=True).cpu().numpy()
         return found
 
     @classmethod
     def gather_rows(cls, case: GatherCase) -> GatheredRows:
         """The rows, their features in float64."""
         features = cls._numbers(case.features)
-        found = _arrays(_fast().gather_rows(_batch(case.batch), features), GatheredRows)
+        found = _arrays(_fast().gather_rows(_batch(case.batch), features, validate=True), GatheredRows)
         found |= {name: found[name].astype(np.float64) for name in ("feature", "target")}
         return GatheredRows(**found)
 
     @staticmethod
     def rollout_rows(case: RolloutRowsCase) -> RolloutRows:
         """The nodes."""
-        return RolloutRows(**_arrays(_fast().rollout_rows(_batch(case.batch), case.steps), RolloutRows))
+        return RolloutRows(**_arrays(_fast().rollout_rows(_batch(case.batch), case.steps, validate=True), RolloutRows))
 
     @classmethod
     def feature_noise(cls, case: NoiseCase) -> Array:
         """The noise."""
-        found: Array = _noise().feature_noise(cls._numbers(case.unit), case.length, case.law).double().cpu().numpy()
+        unit = cls._numbers(case.unit)
+        found: Array = _noise().feature_noise(unit, case.length, case.law, validate=True).double().cpu().numpy()
         return found
 
     @classmethod
