@@ -297,6 +297,16 @@ def bad_inputs() -> Iterator[tuple[str, tuple[int, ...], Callable[[bool], object
     yield "draft", (), verify(draft=None)
     yield "draft", (), verify(draft=rows[..., :3])
     yield "proposal", (), verify(proposal="pointed")
+    yield "tests", (), verify(tests=-1)
+    yield "drafts", (), verify(good.token)  # type: ignore[arg-type]
+    yield "drafts.parent", (), verify(Drafts(good.token, [[-1, 0], [-1, 0]]))  # type: ignore[arg-type]
+    yield "drafts.length", (), verify(good._replace(length=torch.tensor([2, 2], device="meta")))
+    yield "coins", (), verify(spent=tuple(coins))  # type: ignore[arg-type]
+    yield "coins.accept", (), verify(spent=coins._replace(accept=coins.accept.bfloat16()))
+    yield "coins.frontier", (), verify(spent=coins._replace(frontier=coins.frontier.to("meta")))
+    yield "target", (), verify(target=None)
+    yield "target", (), verify(target=rows.to("meta"))
+    yield "draft", (1,), verify(draft=[rows[0], rows[1].to("meta")])
 
 
 @pytest.mark.parametrize("vectorised", WAYS.values(), ids=WAYS)

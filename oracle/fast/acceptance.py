@@ -20,6 +20,7 @@ from oracle.fast.coins import Coins, coin, coins, requests_of, stream_of
 from oracle.fast.drafted import Decisions, Drafts, Laws, Rows, laws
 from oracle.fast.proposing import Proposals as Proposals
 from oracle.fast.proposing import propose as propose
+from oracle.fast.trees import whole
 from oracle.fast.warping import warp as warp
 
 __all__ = [
@@ -77,7 +78,7 @@ def verify_sampled(
     Source: ACCEPTANCE 3xx–7xx, coin scheme "per_node".
     """
     _structure(drafts)
-    drafted.uniforms(spent.accept, spent.frontier, drafts)
+    drafted.uniforms(spent, drafts)
 
     def given(validated: bool) -> Callable[[int], walking.Spend]:
         accept, frontier = spent.accept.tolist(), spent.frontier.tolist()
@@ -152,6 +153,8 @@ def _verify(
 ) -> Decisions:
     batch, nodes = drafts.token.shape
     proposal = drafted.proposal_of(proposal)
+    if tests is not None:
+        whole(tests, "tests", 0)
     p = laws(target, logits[0], "target", drafts)
     q = None
     if proposal != "point" and nodes:

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from oracle.errors import BadInput
+from oracle.fast.coins import Coins
+from oracle.fast.trees import ids
 from oracle.types import PROPOSALS
 
 Rows = Tensor | Sequence[Tensor]
@@ -70,8 +72,10 @@ class Laws(NamedTuple):
 
 
 def laws(rows: Rows, logits: bool, field: str, drafts: Drafts, spare: int = 1, like: Laws | None = None) -> Laws:
-    """The rows of all requests. like: others, whose vocabulary and device they share. Raises `BadInput`."""
+    """The rows of all requests. like: others, whose vocabulary they share. Raises `BadInput`."""
     batch, nodes = drafts.token.shape
+    if not isinstance(rows, (Tensor, list, tuple)):
+        raise BadInput(field, (), "is a tensor [B, N+1, V], or a list of one [n+1, V] a request", type(rows).__name__)
     members = [rows] if isinstance(rows, Tensor) else list(rows)
     dimensions, shape = (3, "[B, N+1, V]") if isinstance(rows, Tensor) else (2, "[n+1, V]")
     if not isinstance(rows, Tensor) and (len(members) != batch or not members):
@@ -82,40 +86,43 @@ def laws(rows: Rows, logits: bool, field: str, drafts: Drafts, spare: int = 1, l
             raise BadInput(field, index, f"is a floating-point tensor {shape}", _shown(one))
         if one.shape[-1] == 0 or one.shape[-1] != members[0].shape[-1]:
             raise BadInput(field, index, f"has V = {members[0].shape[-1]} > 0 columns", tuple(one.shape))
-        if one.dtype != members[0].dtype or one.device != members[0].device:
-            raise BadInput(field, index, "has the dtype and device of the first", _shown(one))
+        if one.dtype != members[0].dtype:
+            raise BadInput(field, index, "has the dtype of the first", _shown(one))
+        if one.device != drafts.token.device:
+            raise BadInput(field, index, f"is on {drafts.token.device}, as the drafts are", str(one.device))
         if one.shape[-2] < nodes + spare and (dimensions == 3 or drafts.length is None):
             raise BadInput(field, index, f"has {nodes + spare} rows at least", tuple(one.shape))
     if isinstance(rows, Tensor) and rows.shape[0] != batch:
         raise BadInput(field, (), f"has {batch} members", tuple(rows.shape))
     made = Laws(rows, logits, field, members[0], members[0].shape[-1], spare)
-    if like is not None and (made.vocabulary != like.vocabulary or made.sample.device != like.sample.device):
-        rule = f"has the V = {like.vocabulary} columns of {like.field}, on {like.sample.device}"
-        raise BadInput(field, (), rule, (tuple(made.sample.shape), made.sample.device))
+    if like is not None and made.vocabulary != like.vocabulary:
+        rule = f"has the V = {like.vocabulary} columns of {like.field}"
+        raise BadInput(field, (), rule, tuple(made.sample.shape))
     return made
 
 
 def structure(drafts: Drafts) -> None:
     """Shapes and dtypes of the drafts; `BadInput` otherwise. Looks at no number."""
-    token = drafts.token
-    if not isinstance(token, Tensor) or token.ndim != 2 or token.dtype != torch.int64:
-        raise BadInput("drafts.token", (), "is an int64 tensor [B, N]", _shown(token))
-    for name, given, shape in (
-        ("drafts.parent", drafts.parent, tuple(token.shape)),
-        ("drafts.length", drafts.length, (token.shape[0],)),
-    ):
-        if given is not None and (tuple(given.shape) != shape or given.dtype != torch.int64):
-            raise BadInput(name, (), f"is an int64 tensor {list(shape)}", _shown(given))
-        if given is not None and given.device != token.device:
-            raise BadInput(name, (), f"is on {token.device}", given.device)
+    if not isinstance(drafts, Drafts):
+        raise BadInput("drafts", (), "is a Drafts", type(drafts).__name__)
+    token = ids(drafts.token, "drafts.token", (None, None))
+    if drafts.parent is not None:
+        ids(drafts.parent, "drafts.parent", tuple(token.shape), token)
+    if drafts.length is not None:
+        ids(drafts.length, "drafts.length", (len(token),), token)
 
 
-def uniforms(accept: Tensor, frontier: Tensor, drafts: Drafts) -> None:
-    """Shapes and dtypes of the coins; `BadInput` otherwise."""
+def uniforms(spent: Coins, drafts: Drafts) -> None:
+    """Shapes, dtypes and device of the coins; `BadInput` otherwise."""
+    if not isinstance(spent, Coins):
+        raise BadInput("coins", (), "is a Coins", type(spent).__name__)
     batch, nodes = drafts.token.shape
-    for name, given, shape in (("accept", accept, (batch, nodes)), ("frontier", frontier, (batch,))):
-        if not isinstance(given, Tensor) or tuple(given.shape) != shape or not given.dtype.is_floating_point:
-            raise BadInput(f"coins.{name}", (), f"is a floating-point tensor {list(shape)}", _shown(given))
+    for name, given, shape in (("accept", spent.accept, (batch, nodes)), ("frontier", spent.frontier, (batch,))):
+        fits = isinstance(given, Tensor) and given.dtype in (torch.float64, torch.float32)  # a narrow one rounds to one
+        if not fits or tuple(given.shape) != shape:
+            raise BadInput(f"coins.{name}", (), f"is a tensor {list(shape)} of float64 or float32", _shown(given))
+        if given.device != drafts.token.device:
+            raise BadInput(f"coins.{name}", (), f"is on {drafts.token.device}", str(given.device))
 
 
 def proposal_of(proposal: object) -> str:
