@@ -300,7 +300,7 @@ def test_memory_does_not_grow_with_rows_times_vocabulary(way: str, monkeypatch: 
             fast.hass_loss(states, target, head, supervise, 10).value.backward()
 
         largest.append(watched(run).largest)
-    assert largest == [8 * vocabulary, 8 * vocabulary]
+    assert largest[0] == largest[1] <= 2 * 8 * vocabulary  # of the target and of the draft
 
 
 def test_only_rows_that_count_are_multiplied_and_shared_rows_once() -> None:

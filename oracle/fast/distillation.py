@@ -9,6 +9,7 @@ rows of the drafter are held against (the steps of a rollout) is made once.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -20,7 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from oracle.errors import BadInput
 from oracle.fast import products
-from oracle.fast.laws import Law, Measure, measure
+from oracle.fast.laws import Law, counted, measure
 from oracle.fast.products import Headed, accumulated, blocks, on_cpu
 
 ROWS = 512
@@ -87,8 +88,7 @@ class _Distil(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         with torch.autocast(states.device.type, enabled=False):
             work = _Work(states.detach(), None if weight is None else weight.detach(), task, wanted)
-            for group in work.groups():
-                work.run(*group)
+            work.run()
             value, parts, counted = work.finish()
         ctx.drops = 0.0 in task.weights
         ctx.shape, ctx.dtypes = states.shape, (states.dtype, None if weight is None else weight.dtype)
@@ -109,10 +109,13 @@ class _Distil(torch.autograd.Function):
         return grad, None if head is None else (head * upstream).to(ctx.dtypes[1]), None, None
 
 
-Group = tuple[Tensor, Tensor, Tensor, list[int]]
-"""Rows of the draft, ordered by the chunk of target rows that they are held against; the rows of the target, each once;
-the place among them that each row of the draft is held against; where each chunk starts among the draft's rows, and
-the last one ends."""
+class Chunk(NamedTuple):
+    """Rows of the draft, the rows of the target that they are held against, each once and in order, and the place among
+    these of each row of the draft, in order."""
+
+    rows: Tensor
+    theirs: Tensor
+    place: Tensor
 
 
 class _Work:
@@ -141,90 +144,102 @@ class _Work:
             self.head = torch.zeros_like(weight, dtype=self.dtype, memory_format=torch.contiguous_format)
         self.of_step = torch.zeros_like(self.head) if self.head is not None and self.by_step else self.head
         self.buffers: dict[str, Tensor] = {}
+        # one product makes the logits of both, where both have one head and no row's turns on the other's
+        self.joint = isinstance(target, Headed) and not task.gates and _one(weight, target.weight)
 
     def _new(self, *shape: int) -> Tensor:
         return self.states.new_empty(shape, dtype=self.dtype)
 
     def _buffer(self, name: str, rows: int, width: int) -> Tensor:
-        if name not in self.buffers:
-            most = min(self.rows, max(len(self.index), 1))
-            self.buffers[name] = self._new(most, width)
+        if name not in self.buffers or len(self.buffers[name]) < rows:
+            self.buffers[name] = self._new(rows, width)
         return self.buffers[name][:rows]
 
-    def groups(self) -> Iterator[Group]:
-        """All rows at once, or those of each step, with what is owed at its end."""
+    def run(self) -> None:
+        """All rows, or those of each step with what is owed at its end."""
         if not self.by_step:
-            yield self._grouped(self.index)
+            self._run(self.index)
             return
         assert self.head is not None and self.of_step is not None
         for s in range(self.steps):
-            yield self._grouped(self.index[self.index // self.count == s])
+            self._run(self.index[self.index // self.count == s])
             factor = self._factors(self.counts.view(self.steps, self.count))[s]
             self.head.addcmul_(self.of_step, factor.expand(1, 1))
             self.of_step.zero_()
 
-    def _grouped(self, index: Tensor) -> Group:
-        if self.task.paired is None:
-            place = torch.arange(len(index), device=index.device)
-            return index, index, place, [*range(0, len(index), self.rows), len(index)]
-        unique, place = torch.unique(self.task.paired.reshape(-1)[index], return_inverse=True)
-        chunk, order = (place // self.rows).sort(stable=True)
-        starts = torch.arange(-(-len(unique) // self.rows) + 1, device=index.device)
-        return index[order], unique, place[order], torch.searchsorted(chunk, starts).tolist()
+    def _run(self, index: Tensor) -> None:
+        for chunk in self._chunks(index):
+            if self.joint:
+                made = self._logits(torch.cat((self._target(chunk.theirs), self._draft(chunk.rows))), "both")
+                self._learn(chunk, made[: len(chunk.theirs)], made[len(chunk.theirs) :])
+                continue
+            theirs = self._target(chunk.theirs)
+            theirs = self._logits(theirs, "target") if isinstance(self.task.target, Headed) else theirs
+            kept = self._counted(chunk, theirs)
+            if len(kept.rows):
+                draft = self._draft(kept.rows)
+                self._learn(kept, theirs, draft if self.weight is None else self._logits(draft, "draft"))
 
-    def run(self, index: Tensor, unique: Tensor, place: Tensor, bounds: list[int]) -> None:
-        """Each chunk of target rows, and the rows of the draft that are held against them."""
-        for chunk, (start, stop) in enumerate(pairwise(bounds)):
-            first = chunk * self.rows
-            learnt = self._measure(unique[first : first + self.rows])
-            rows, local = index[start:stop], place[start:stop] - first
-            if learnt.counts is not None:
-                kept = learnt.counts[local].nonzero().squeeze(1)
-                if self.task.required and self.task.validate and len(kept) < len(local):
-                    (dropped,) = (~learnt.counts[local]).nonzero()[0].tolist()
-                    place_of = self._place(rows[dropped])
-                    raise BadInput(self.task.names[1], place_of, "a row that counts leaves some token unmasked")
-                rows, local = rows[kept], local[kept]
-            for begin in range(0, len(rows), self.rows):
-                some = slice(begin, begin + self.rows)
-                self._learn(rows[some], local[some], learnt)
+    def _chunks(self, index: Tensor) -> Iterator[Chunk]:
+        """So many rows of both that their logits are held at once."""
+        theirs, place = index, torch.arange(len(index), device=index.device)
+        if self.task.paired is not None:
+            theirs, place = torch.unique(self.task.paired.reshape(-1)[index], return_inverse=True)
+            place, order = place.sort(stable=True)
+            index = index[order]
+        reach = (place + torch.arange(len(index), device=index.device)).tolist()  # rows of both up to here
+        start = 0
+        while start < len(index):
+            stop = bisect_right(reach, reach[start] + 2 * self.rows - 2)
+            first, last = reach[start] - start, reach[stop - 1] - (stop - 1)
+            yield Chunk(index[start:stop], theirs[first : last + 1], place[start:stop] - first)
+            start = stop
 
-    def _measure(self, rows: Tensor) -> Measure:
-        target, task = self.task.target, self.task
+    def _target(self, rows: Tensor) -> Tensor:
+        """Hidden states of the target, or logits."""
+        target, name, own = self.task.target, self.task.names[1], self.task.paired is not None
         if isinstance(target, Headed):
-            hidden = target.hidden.detach()[_consecutive(rows)].to(self.dtype)
-            if task.validate:
-                self._finite(hidden, rows, f"{task.names[1]}.hidden", task.paired is not None)
-            width = len(target.weight)
-            made = products.logits(hidden, target.weight.detach(), self._buffer("target", len(rows), width))
-        else:
-            made = self._buffer("target", len(rows), target.shape[-1])
-            made.copy_(target.detach()[_consecutive(rows)])
-            if task.validate:
-                self._masked(made, rows, task.names[1], task.paired is not None)
-        return measure(made, task.law, given=not isinstance(target, Headed))
+            held = target.hidden.detach()[_consecutive(rows)].to(self.dtype)
+            self._finite(held, rows, f"{name}.hidden", own)
+            return held
+        made = self._buffer("target", len(rows), target.shape[-1]).copy_(target.detach()[_consecutive(rows)])
+        self._masked(made, rows, name, own)
+        return made
 
-    def _learn(self, rows: Tensor, local: Tensor, learnt: Measure) -> None:
-        """Losses and gradients of rows of the draft."""
-        count, width = len(rows), learnt.on.shape[-1]
-        held = self.states[_consecutive(rows)].to(self.dtype)
-        if self.weight is None:
-            made = self._buffer("draft", count, width).copy_(held)
-            if self.task.validate:
-                self._masked(made, rows, self.task.names[0], False)
-        else:
-            if self.task.validate:
-                self._finite(held, rows, f"{self.task.names[0]}.hidden", False)
-            made = products.logits(held, self.weight, self._buffer("draft", count, width))
-        losses = self._new(count)
-        for block in blocks(made):
-            which = _consecutive(local[block])
-            on = learnt.on[which] if isinstance(which, slice) else learnt.on.index_select(0, which)
-            mass = learnt.mass[which]
-            lost = _cross_entropy(made[block], on, mass, self.weight is None, any(self.wanted))
-            if learnt.negentropy is not None:
-                lost += learnt.negentropy[which].squeeze(1)
-            losses[block] = lost
+    def _draft(self, rows: Tensor) -> Tensor:
+        """Hidden states of the draft, or logits."""
+        held, name = self.states[_consecutive(rows)], self.task.names[0]
+        if self.weight is not None:
+            held = held.to(self.dtype)
+            self._finite(held, rows, f"{name}.hidden", False)
+            return held
+        made = self._buffer("draft", *held.shape).copy_(held)
+        self._masked(made, rows, name, False)
+        return made
+
+    def _logits(self, hidden: Tensor, name: str) -> Tensor:
+        target = self.task.target
+        weight = target.weight.detach() if name == "target" and isinstance(target, Headed) else self.weight
+        assert weight is not None
+        return products.logits(hidden, weight, self._buffer(name, len(hidden), len(weight)))
+
+    def _counted(self, chunk: Chunk, theirs: Tensor) -> Chunk:
+        """The rows of the draft that count."""
+        counts = counted(theirs, self.task.law, not isinstance(self.task.target, Headed))
+        if counts is None:
+            return chunk
+        counts = counts[chunk.place]
+        kept = counts.nonzero().squeeze(1)
+        if self.task.required and self.task.validate and len(kept) < len(counts):
+            (dropped,) = (~counts).nonzero()[0].tolist()
+            rule = "a row that counts leaves some token unmasked"
+            raise BadInput(self.task.names[1], self._place(chunk.rows[dropped]), rule)
+        return Chunk(chunk.rows[kept], chunk.theirs, chunk.place[kept])
+
+    def _learn(self, chunk: Chunk, theirs: Tensor, draft: Tensor) -> None:
+        """Losses and gradients of rows of the draft; logits are overwritten."""
+        rows = chunk.rows
+        losses = self._held_against(chunk.place, theirs, draft)
         if self.task.validate and self.weight is not None and not bool(losses.isfinite().all()):
             (worst,) = (~losses.isfinite()).nonzero()[0].tolist()
             rule = "a feature that counts has finite logits"
@@ -232,12 +247,34 @@ class _Work:
         self.losses.index_copy_(0, rows, losses)
         self.counts.index_fill_(0, rows, True)
         if self.slope is not None:
+            back = draft
             if self.weight is not None:
-                back = products.through(made, self.weight, self._buffer("back", *held.shape))
-            self.slope.view(self.states.shape)[_consecutive(rows)] = made if self.weight is None else back
+                back = products.through(draft, self.weight, self._buffer("back", len(rows), self.states.shape[-1]))
+            self.slope.view(self.states.shape)[_consecutive(rows)] = back
         if self.of_step is not None:
+            held = self.states[_consecutive(rows)].to(self.dtype)
             weighed = held if self.known is None else held * self.known[rows // self.count].unsqueeze(1)
-            self.of_step.addmm_(made.t(), weighed)
+            self.of_step.addmm_(draft.t(), weighed)
+
+    def _held_against(self, place: Tensor, theirs: Tensor, draft: Tensor) -> Tensor:
+        """Losses of the draft's rows, whose logits become their gradients, a few rows at a time in a core's cache."""
+        losses = self._new(len(draft))
+        given = not isinstance(self.task.target, Headed), self.weight is None
+        parts = list(blocks(theirs))
+        starts = torch.tensor([part.start for part in parts[1:]], dtype=torch.int64, device=place.device)
+        edges = [0, *(torch.searchsorted(place, starts).tolist() if len(parts) > 1 else ()), len(draft)]
+        for part, (first, last) in zip(parts, pairwise(edges)):
+            if first == last:
+                continue
+            learnt = measure(theirs[part], self.task.law, given[0])
+            for block in blocks(draft[first:last]):
+                some = slice(first + block.start, first + block.stop)
+                which = _consecutive(place[some] - part.start)
+                lost = _cross_entropy(draft[some], learnt.on[which], learnt.mass[which], given[1], any(self.wanted))
+                if learnt.negentropy is not None:
+                    lost += learnt.negentropy[which].squeeze(1)
+                losses[some] = lost
+        return losses
 
     def _factors(self, counts: Tensor) -> Tensor:
         """What a row of each step is multiplied by, [T]: its weight over its denominator; 0 where no row counts."""
@@ -270,17 +307,28 @@ class _Work:
         return tuple(int(i) for i in torch.unravel_index(torch.as_tensor(int(row)), self.task.axes))
 
     def _finite(self, numbers: Tensor, rows: Tensor, name: str, own: bool) -> None:
-        if numbers.numel() and not all(math.isfinite(end) for end in torch.stack(torch.aminmax(numbers)).tolist()):
+        if (
+            self.task.validate
+            and numbers.numel()
+            and not all(math.isfinite(end) for end in torch.stack(torch.aminmax(numbers)).tolist())
+        ):
             self._refuse(~numbers.isfinite(), numbers, rows, name, own, "a number that counts is finite")
 
     def _masked(self, numbers: Tensor, rows: Tensor, name: str, own: bool) -> None:
-        if numbers.numel() and not float(numbers.amax()) < math.inf:
+        if self.task.validate and numbers.numel() and not float(numbers.amax()) < math.inf:
             self._refuse(~(numbers < math.inf), numbers, rows, name, own, "a logit that counts is finite or −inf")
 
     def _refuse(self, wrong: Tensor, numbers: Tensor, rows: Tensor, name: str, own: bool, rule: str) -> None:
         i, v = wrong.nonzero()[0].tolist()
         place = (int(rows[i]),) if own else self._place(rows[i])
         raise BadInput(name, (*place, v), rule, float(numbers[i, v]))
+
+
+def _one(ours: Tensor | None, theirs: Tensor) -> bool:
+    """Whether two heads are the same memory."""
+    if ours is None or (ours.dtype, ours.shape, ours.stride()) != (theirs.dtype, theirs.shape, theirs.stride()):
+        return False
+    return ours.data_ptr() == theirs.data_ptr()
 
 
 def _consecutive(rows: Tensor) -> Tensor | slice:

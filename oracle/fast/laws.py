@@ -39,59 +39,65 @@ class Law:
 
 
 class Measure(NamedTuple):
-    """a [c, Vd], its mass [c, 1], Σ p log p [c, 1] where the entropy is asked for, and which rows count: [c], or None
-    where all do."""
+    """a [b, Vd], its mass [b, 1], and Σ p log p [b, 1] where the entropy is asked for."""
 
     on: Tensor
     mass: Tensor
     negentropy: Tensor | None
-    counts: Tensor | None
 
 
-def measure(target: Tensor, law: Law, given: bool) -> Measure:
-    """The measure of each row of target logits [c, V], which are overwritten.
+def counted(target: Tensor, law: Law, given: bool) -> Tensor | None:
+    """Which rows of target logits [c, V] count: bool [c], or None where all do, as nothing can be told against them.
 
-    given: the logits came as they are, so that some may be −inf; a row of none but −inf does not count.
+    given: the logits came as they are, so that some may be −inf; a row of none but −inf does not count. What is no
+    number counts, and shows.
     """
-    rows, width = target.shape
-    on = target if law.ids is None else target.new_empty((rows, len(law.ids)))
-    mass = target.new_full((rows, 1), law.whole)
-    negentropy = target.new_empty((rows, 1)) if law.entropy else None
-    partial = given or (law.gate and law.ids is not None)
-    counts = torch.ones(rows, dtype=torch.bool, device=target.device) if partial else None
-    drafted = None if law.ids is None else torch.zeros(width + 1, dtype=torch.bool, device=target.device)
-    if drafted is not None:
-        drafted[law.ids] = True
-    token = torch.arange(width, dtype=torch.int32, device=target.device) if law.gate and law.ids is not None else None
+    drafted = _drafted(target, law) if law.gate else None
+    if drafted is None and not given:
+        return None
+    found = torch.ones(len(target), dtype=torch.bool, device=target.device)
+    token = torch.arange(target.shape[-1], dtype=torch.int32, device=target.device)
     for block in blocks(target):
-        full, here = target[block], on[block]
+        full = target[block]
         peak = full.amax(-1, keepdim=True)
-        if token is not None and drafted is not None and counts is not None:
-            lowest = torch.where(full == peak, token, width).amin(-1)
-            counts[block] = drafted[lowest.long()] | ~(peak.squeeze(-1) < math.inf)  # what is no number counts
-        kept = _largest(full, law.k) if law.top != 0 and law.k < width else None
-        norm = None
-        if law.ids is not None:
-            torch.index_select(full, 1, law.ids, out=here)
-            if not law.renormalised:
-                norm = full.sub_(_shift(peak)).exp_().sum(-1, keepdim=True)
-            else:
-                # what is no number elsewhere in the row shows here
-                peak = here.amax(-1, keepdim=True) + 0.0 * peak.clamp(min=torch.finfo(peak.dtype).min)
-        if counts is not None and given:
-            lower = peak if law.ids is None or law.renormalised else here.amax(-1, keepdim=True)
-            counts[block] &= (lower != -math.inf).squeeze(-1)
-        here.sub_(_shift(peak) if given else peak).exp_()
-        here.div_(here.sum(-1, keepdim=True) if norm is None else norm)
-        if negentropy is not None:
-            negentropy[block] = torch.xlogy(here, here).sum(-1, keepdim=True)
-        if not law.renormalised:
-            mass[block] = here.sum(-1, keepdim=True)
-        if law.top != 0:
-            mass[block] = _with_top(here, kept, law)
-        elif law.whole != 1:
-            here.mul_(law.whole)
-    return Measure(on, mass, negentropy, counts)
+        if drafted is not None:
+            lowest = torch.where(full == peak, token, len(token)).amin(-1)
+            found[block] = drafted[lowest.long()] | ~(peak.squeeze(-1) < math.inf)
+        if given:
+            lower = peak.squeeze(-1) if law.ids is None else full.index_select(1, law.ids).amax(-1)
+            found[block] &= lower != -math.inf
+    return found
+
+
+def _drafted(target: Tensor, law: Law) -> Tensor | None:
+    """Which tokens, and none beyond them, are of the draft vocabulary: bool [V + 1]; None = all are."""
+    if law.ids is None:
+        return None
+    found = torch.zeros(target.shape[-1] + 1, dtype=torch.bool, device=target.device)
+    return found.index_fill_(0, law.ids, True)
+
+
+def measure(full: Tensor, law: Law, given: bool) -> Measure:
+    """The measure of each row of target logits [b, V], which are overwritten; as many as fit in a core's cache."""
+    kept = _largest(full, law.k) if law.top != 0 and law.k < full.shape[-1] else None
+    peak = full.amax(-1, keepdim=True)
+    here, norm = full, None
+    if law.ids is not None:
+        here = full.index_select(1, law.ids)
+        if law.renormalised:
+            # what is no number elsewhere in the row shows here
+            peak = here.amax(-1, keepdim=True) + 0.0 * peak.clamp(min=torch.finfo(peak.dtype).min)
+        else:
+            norm = full.sub_(_shift(peak)).exp_().sum(-1, keepdim=True)
+    here.sub_(_shift(peak) if given else peak).exp_()
+    here.div_(here.sum(-1, keepdim=True) if norm is None else norm)
+    negentropy = torch.xlogy(here, here).sum(-1, keepdim=True) if law.entropy else None
+    if law.top != 0:
+        return Measure(here, _with_top(here, kept, law), negentropy)
+    if law.whole != 1:
+        here.mul_(law.whole)
+    mass = torch.full_like(peak, law.whole) if norm is None else here.sum(-1, keepdim=True)
+    return Measure(here, mass, negentropy)
 
 
 def _shift(peak: Tensor) -> Tensor:
