@@ -67,3 +67,24 @@ def rollout_loss(inputs: dict[str, np.ndarray]) -> Callable[[], dict[str, np.nda
 
     call = rollout(inputs, loss)
     return lambda: {"gradient": call()["gradient"]}
+
+
+def step_attention(inputs: dict[str, np.ndarray]) -> Callable[[], dict[str, np.ndarray]]:
+    """The attention of its draft model's layer at the last step, by torch's own attention and a dense mask.
+
+    Its default, flex attention, stores all scores where nothing is compiled, and takes longer.
+    """
+    from speculators.models.attention import create_float_mask
+    from speculators.models.eagle3.attention import create_combined_mask_mod, extend_dense_mask_for_draft_tokens
+
+    from adapters import speculators_engine as engine
+    from bench.rollout_steps import cached
+
+    rows, _, width = inputs["query"].shape
+    document = torch.zeros(rows, dtype=torch.int64)
+    mask = create_float_mask(
+        create_combined_mask_mod(document, rows), None, None, rows, rows, device="cpu", dtype=torch.float32
+    )
+    for _ in range(1, len(inputs["keys"])):
+        mask = extend_dense_mask_for_draft_tokens(mask, rows)
+    return cached(engine.drafter(1, width, 2, "sdpa").layers[0].self_attn, inputs, mask)
