@@ -16,13 +16,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from bench.grown_trees import NODES, TREES, Trees, trees
 from bench.side_by_side import Contestant, Target, bound, peer, race
 from oracle import acceptance as oracle
 from oracle.fast.acceptance import Coins, Decisions, Drafts, verify_greedy, verify_random, verify_sampled
 from oracle.types import Coins as GivenCoins
 from oracle.types import Decision, VerifyCase
 
-TREES, DEPTH, WIDTH, NODES = 4, 7, 10, 60
 BATCH, DRAFTED, VOCABULARY = 64, 5, 32000
 NOISE = 0.75
 """Of draft logits beside the target's, so that about two of five drafts are accepted."""
@@ -38,50 +38,6 @@ def same(ours: Answer, theirs: Answer) -> None:
             assert apart.max() <= 16 and (apart > 0).mean() <= 0.1, f"frontiers {ours[name]} and {found}"
         else:
             assert not apart.any(), f"{name} {ours[name]} and {found}"
-
-
-class Trees(NamedTuple):
-    """Trees one by one, their logits [1, N+1, V], and coins."""
-
-    drafts: list[Drafts]
-    logits: list[Tensor]
-    coins: list[Coins]
-
-
-def trees(vocabulary: int, nodes: int = NODES) -> Trees:
-    """The best nodes of grown trees, and target rows that like some of them."""
-    made = Trees([], [], [])
-    for seed in range(TREES):
-        rng = np.random.default_rng(seed)
-        parent, token, logits = _tree(rng, vocabulary, nodes)
-        made.drafts.append(Drafts(torch.tensor([token]), torch.tensor([parent])))
-        made.logits.append(torch.tensor(logits[None], dtype=torch.float32))
-        made.coins.append(Coins(torch.tensor(rng.random((1, nodes))), torch.tensor(rng.random(1))))
-    return made
-
-
-def _tree(rng: np.random.Generator, vocabulary: int, nodes: int) -> tuple[list[int], list[int], np.ndarray]:
-    grown: list[tuple[float, int]] = [(1.0, -1)]  # confidence, parent
-    expanded = [0]
-    for _ in range(DEPTH):
-        made = range(len(grown), len(grown) + WIDTH * len(expanded))
-        for node in expanded:
-            shares = np.sort(rng.dirichlet(np.full(WIDTH, 0.4)))[::-1] * 0.9
-            grown.extend((grown[node][0] * float(share), node) for share in shares)
-        expanded = sorted(made, key=lambda n: -grown[n][0])[:WIDTH]
-    best = sorted(sorted(range(1, len(grown)), key=lambda n: (-grown[n][0], n))[:nodes])
-    place = {0: -1, **{node: i for i, node in enumerate(best)}}
-    parent = [place[grown[node][1]] for node in best]
-    token = np.zeros(nodes, dtype=np.int64)
-    logits = rng.normal(size=(nodes + 1, vocabulary)) * 2
-    for row in range(nodes + 1):
-        below = [i for i, up in enumerate(parent) if up == row - 1]
-        token[below] = rng.choice(vocabulary, len(below), replace=False)
-        total = np.log(np.exp(logits[row]).sum())
-        for i in below:  # the target follows the drafter's confidence
-            share = 0.6 if parent[i] < 0 else grown[best[i]][0] / grown[best[parent[i]]][0]
-            logits[row, token[i]] = total + np.log(2 * max(share, 1e-4))
-    return parent, token.tolist(), logits
 
 
 Verify = Callable[[Drafts, Tensor, Coins], Decisions | Decision]
@@ -186,6 +142,8 @@ def test_tree(benchmark: Any, sampled: bool, vocabulary: int) -> None:
         ours("fast, as on a GPU", given, sampled, vectorised=True),
         Contestant("dense", lambda: told(given, dense_sampled if sampled else dense_greedy), calls=1),
     ]
+    if sampled:
+        contestants.append(visited_trees(given))
     if main:
         contestants.append(by_oracle(given, sampled))
         spec, function = "adapters.angelslim", "bench.peers.angelslim:tree_acceptance"
@@ -218,6 +176,26 @@ def test_tree_by_nodes(benchmark: Any, nodes: int) -> None:
         calls=32,
         growth=("nodes", nodes),
     )
+
+
+def visited_trees(given: Trees) -> Contestant:
+    """What no exact verification from logits can leave out, on the rows that the coins given lead to."""
+    visited = []
+    for drafts, rows, coins in zip(*given):
+        found = verify_sampled(drafts, coins, rows, target_logits=True)
+        visited.extend(rows[0, node + 1] for node in (-1, *found.path[0, : int(found.accepted)].tolist()))
+    return normalised(visited)
+
+
+def normalised(rows: list[Tensor]) -> Contestant:
+    """The exponentials of rows, and their sums."""
+    buffer = torch.empty_like(rows[0])
+
+    def run() -> None:
+        for row in rows:
+            torch.exp(row, out=buffer).sum()
+
+    return bound("exponentials of the rows that are visited, and their sums", run)
 
 
 class Chains(NamedTuple):
@@ -313,18 +291,13 @@ def chains(target_logits: bool, draft_logits: bool, batch: int = BATCH, vocabula
 def test_chains_from_logits(benchmark: Any, batch: int) -> None:
     given = chains(True, True, batch)
     visited = [row for rows in given.visited() for each in rows for row in each]
-    buffer = torch.empty(VOCABULARY)
-
-    def normalised() -> None:
-        for row in visited:
-            buffer.copy_(row).exp_().sum()
 
     contestants = [
         given.ours("fast"),
         given.ours("fast, not validated", validate=False),
         given.ours("fast, as on a GPU", vectorised=True),
         given.dense(),
-        bound("exponentials of the rows up to the rejection, and their sums", normalised),
+        normalised(visited),
     ]
     main = batch == BATCH
     if batch == 4:
