@@ -136,7 +136,7 @@ def test_planning(benchmark: Any) -> None:
 def test_planning_grows(benchmark: Any, rows: int) -> None:
     packed = Packed(1, rows)
     how = planned(packed, packed.batch(), ("rows", rows))
-    race(benchmark, f"rows planned, S = {rows}", **how, rounds=9, calls=5, memory=True)
+    race(benchmark, f"rows planned, S = {rows}", **how, rounds=9, calls=20, memory=True)
 
 
 @pytest.mark.parametrize("width", [1, 64, 1024, 4096])
