@@ -17,7 +17,7 @@ def twice(loss: Any, trained: Sequence[Any]) -> tuple[list[Any], list[Any]]:
 
     def array(gradient: Any, tensor: Any) -> Any:
         found = torch.zeros_like(tensor) if gradient is None else gradient
-        return found.detach().double().numpy().copy()  # copied: the second pass may write over it
+        return found.detach().double().cpu().numpy().copy()  # copied: the second pass may write over it
 
     first = [array(g, t) for g, t in zip(once(True), trained)]
     return first, [array(g, t) for g, t in zip(once(False), trained)]

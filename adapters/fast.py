@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from adapters import fast_acceptance, fast_losses, fast_publish, fast_rows, fast_tree, fast_visibility
+from adapters import fast_acceptance, fast_losses, fast_publish, fast_rows, fast_training, fast_tree, fast_visibility
 from adapters.interface import OPERATIONS, Arithmetic, Declaration
 
 _COST = {
     **{**fast_losses.COST, **fast_acceptance.COST, **fast_tree.COST, **fast_rows.COST, **fast_publish.COST},
     **fast_visibility.COST,
+    **fast_training.COST,
 }
 _CONVENTIONS = {**fast_acceptance.CONVENTIONS}
 
@@ -28,6 +29,8 @@ eagle1_loss = fast_losses.Losses.eagle1_loss
 hass_loss = fast_losses.Losses.hass_loss
 rollout_loss = fast_losses.Losses.rollout_loss
 draft_to_target = fast_losses.Losses.draft_to_target
+training_step = fast_training.Training.training_step
+state_gradient = fast_training.Training.state_gradient
 
 warp = fast_acceptance.Acceptance.warp
 verify_greedy = fast_acceptance.Acceptance.verify_greedy
@@ -59,7 +62,12 @@ interrupted_publish = fast_publish.Publish.interrupted_publish
 
 
 class float32(
-    fast_losses.Losses, fast_acceptance.Acceptance, fast_tree.Tree, fast_rows.Rows, fast_visibility.Visibility
+    fast_losses.Losses,
+    fast_training.Training,
+    fast_acceptance.Acceptance,
+    fast_tree.Tree,
+    fast_rows.Rows,
+    fast_visibility.Visibility,
 ):
     """Tensors of float32."""
 
