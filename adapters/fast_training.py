@@ -132,7 +132,7 @@ class _Trainer:
         made = eagle1_loss(predicted, rows.target, self.target["head"], rows.supervise)
         self.optimizer.zero_grad(set_to_none=True)
         if made.counted.any():
-            made.value.backward()
+            made.value.backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
         return made, rows, predicted
 
