@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import gc
 import math
+import random
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -79,10 +80,11 @@ def race(
 
         def one_round() -> None:
             gc.collect()
-            shift = next(turn)
-            for one in (*racers[shift % len(racers) :], *racers[: shift % len(racers)]):
+            number = next(turn)
+            # in another order each time: whoever runs behind a large allocation pays for it
+            for one in random.Random(number).sample(racers, len(racers)):
                 found = one.time(one.calls or calls)
-                if shift:  # the first round warms up
+                if number:  # the first round warms up
                     taken[one.name].append((found.cpu, found.wall))
 
         benchmark.pedantic(one_round, rounds=rounds, iterations=1, warmup_rounds=1)
