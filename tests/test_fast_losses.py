@@ -174,6 +174,19 @@ def test_gradients_of_states_and_head_are_those_of_differences(gate: str) -> Non
 
 
 @pytest.mark.usefixtures("device_path")
+def test_one_head_of_both_is_two_that_are_alike() -> None:
+    states, head, theirs, _, supervise = headed(12)
+    target = torch.cat((theirs, theirs[..., :1]), -1).detach()[0]
+    row = torch.tensor([4, 0, 2, 2, 1]).expand(3, 5)
+    found = []
+    for their_head in (head, head.detach().clone()):
+        made = fast.Headed(states, head), fast.Headed(target, their_head)
+        loss = fast.rollout_loss(*made, supervise, target_row=row).value
+        found.append([loss, *torch.autograd.grad(loss, (states, head))])
+    torch.testing.assert_close(*found)
+
+
+@pytest.mark.usefixtures("device_path")
 def test_steps_may_share_rows_of_the_target() -> None:
     states, head, theirs, their_head, supervise = headed(5)
     target = theirs.reshape(-1, 3)[:5].detach()

@@ -2,8 +2,8 @@
 
 Only rows that count are gathered, and logits are made of some of them at a time: those of the target become the measure
 that the drafter learns, those of the drafter become the gradient, in place, and go back through the head before the
-next rows come. Nothing is made twice, and what is held does not grow with the rows. A row of the target that several
-rows of the drafter are held against (the steps of a rollout) is made once.
+next rows come. What is held does not grow with the rows. A row of the target that several rows of the drafter are held
+against (the steps of a rollout) is made for all of them at once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from oracle.fast.laws import Law, counted, measure
 from oracle.fast.products import Headed, accumulated, blocks, on_cpu
 
 ROWS = 512
-"""Rows whose logits are held at once on a CPU: a matrix product of fewer is slower."""
+"""Half the rows, of target and draft together, whose logits are held at once on a CPU: products of fewer are slower."""
 ROWS_ON_A_GPU = 1024
 
 
@@ -36,7 +36,7 @@ class Task:
     target: [M, ·]. supervise: bool [T, R]. paired: int64 [T, R], the row of the target; None = it is row t · R + r.
     weights: of each step; a zero weight drops its step. axes: what errors count rows over, T · R of them.
     denominator: "supervised", "mask" or "rows", of a step's mean, to which `epsilon` is added. required: a row whose
-    target masks every token is bad input, and not one that does not count. rows: whose logits are held at once.
+    target masks every token is bad input, and not one that does not count.
     names: of draft and target, for errors.
     """
 
@@ -50,7 +50,6 @@ class Task:
     epsilon: float = 0.0
     required: bool = False
     validate: bool = True
-    rows: int | None = None
     names: tuple[str, str] = ("draft_logits", "target_logits")
 
     @property
@@ -128,7 +127,7 @@ class _Work:
         target = task.target
         used = (target.hidden, target.weight) if isinstance(target, Headed) else (target,)
         self.dtype = accumulated(states.dtype, *(tensor.dtype for tensor in used))
-        self.rows = task.rows or (ROWS if on_cpu(states) else ROWS_ON_A_GPU)
+        self.rows = ROWS if on_cpu(states) else ROWS_ON_A_GPU
         self.index = task.supervise.reshape(-1).nonzero().squeeze(1)
         self.losses = self._new(self.steps * self.count).zero_()
         self.counts = torch.zeros(self.steps * self.count, dtype=torch.bool, device=states.device)
