@@ -303,9 +303,9 @@ def test_chains_from_logits(benchmark: Any, batch: int) -> None:
     if batch == 4:
         contestants.append(given.by_oracle())
     if main:
-        contestants.append(
-            peer("adapters.transformers", "bench.peers.transformers:chain_acceptance", given.arrays(), calls=1)
-        )
+        for name in ("transformers", "flashspec"):
+            at = f"bench.peers.{name}:chain_acceptance"
+            contestants.append(peer(f"adapters.{name}", at, given.arrays(), calls=1))
     race(
         benchmark,
         f"{batch} chains of {DRAFTED}, V = {VOCABULARY}, from logits of both",
