@@ -153,7 +153,7 @@ def packed(lengths: Sequence[int], steps: int) -> Tensor:
         (6, 2, 5, 4, [10, 0, 20, 7], False),
         (3, 3, 8, 1, [33], True),
         (4, 1, 4, 3, [1, 1, 2], False),
-        (2, 2, 16, 3, [140], False),
+        (2, 2, 16, 3, [90], False),
         (4, 2, 8, 3, [50, 20], True),
     ],
 )
@@ -202,6 +202,15 @@ def test_a_batch_of_different_rows_is_that_of_each_alone() -> None:
         for one, other in zip(found, alone):
             assert torch.equal(one[b : b + 1, :, :length], other)
             assert not one[b, :, length:].any()
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 0, 3), (2, 0, 4, 3), (1, 1, 1, 3)])
+def test_nothing_is_nothing(shape: tuple[int, int, int, int]) -> None:
+    queries, keys, values, above = drawn(2, 1, shape, torch.float32, False)
+    found = rollout_attention(queries, [k.requires_grad_() for k in keys], values)
+    assert [x.shape for x in found] == [x.shape for x in queries]
+    gradients = torch.autograd.grad(found, keys, above)
+    assert [x.shape for x in gradients] == [x.shape for x in keys]
 
 
 def test_nothing_is_stored_whose_size_grows_with_the_square_of_the_rows() -> None:

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from oracle.errors import BadInput
-from oracle.fast.causal import causal, causal_backward
+from oracle.fast.causal import accumulated, causal, causal_backward
 from oracle.fast.layout import Layout
 
 ELEMENTS = 131072
@@ -127,14 +127,14 @@ class _Gathering:
         known = self.sums[t]
         if known is not None:
             return cut.of_keys(known, t), False
-        make = torch.empty_like if cut.full else torch.zeros_like
-        made = self.sums[t] = make(self.tensors[t], dtype=_accumulated(self.tensors[t].dtype))
+        make = torch.empty_like if cut.covered else torch.zeros_like
+        made = self.sums[t] = make(self.tensors[t], dtype=accumulated(self.tensors[t].dtype))
         return cut.of_keys(made, t), True
 
     def add(self, t: int, part: Tensor) -> None:
         """One part more, which is given away."""
         known = self.sums[t]
-        self.sums[t] = part.to(_accumulated(part.dtype)) if known is None else known.add_(part)
+        self.sums[t] = part.to(accumulated(part.dtype)) if known is None else known.add_(part)
 
     def found(self) -> list[Tensor | None]:
         return [None if g is None else g.to(x.dtype) for g, x in zip(self.sums, self.tensors)]
@@ -239,15 +239,17 @@ class _Cut:
     def __init__(self, query: Tensor, key: Tensor, layout: Layout, step: int) -> None:
         heads, width = query.shape[1], query.shape[3]
         self.groups, self.share = key.shape[1], heads // key.shape[1]
-        self.layout, self.step, self.full = layout, step, layout.full(step)
-        self.parts = [(p.batch, first, count) for p in layout.parts(step) for first, count, _ in p.queries]
+        self.layout, self.step, self.covered = layout, step, layout.covers(step)
+        self.parts = [(slice(None), 0, layout.length)]  # whatever documents there are, a later step's key is one row
+        if not self.covered:
+            self.parts = [(p.batch, first, count) for p in layout.parts(step) for first, count, _ in p.queries]
         self.rows = max(ELEMENTS // max(width, 1) // self.share, 1)
         self.whole = query.device.type != "cpu"
         self.inner = query.stride(1) < query.stride(2)  # all heads of a row lie together
 
     def numbers(self, like: Tensor, count: int) -> Tensor:
         """[count, B, G, H / G, S], a number a row each; zeros where there are rows without a node."""
-        make = torch.empty if self.full else torch.zeros
+        make = torch.empty if self.covered else torch.zeros
         batch, length = like.shape[0], like.shape[-1]
         return make((count, batch, self.groups, self.share, length), dtype=like.dtype, device=like.device)
 
@@ -274,16 +276,12 @@ class _Cut:
             if self.whole:
                 found.append(part)
                 continue
-            rows = min(max(self.rows // self.groups, 1) if self.inner else self.rows, count)
+            rows = max(min(self.rows // self.groups if self.inner else self.rows, count), 1)
             groups = self.groups if self.inner else max(self.rows // rows, 1)
             for alone in torch.split(part, 1):
                 for several in torch.split(alone, groups, 1):
                     found.extend(torch.split(several, rows, 3))
         return found
-
-
-def _accumulated(dtype: torch.dtype) -> torch.dtype:
-    return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def _apart(tensors: Sequence[Tensor], steps: int) -> tuple[Sequence[Tensor], Sequence[Tensor], Sequence[Tensor]]:

@@ -28,8 +28,8 @@ def causal(query: Tensor, key: Tensor, value: Tensor, layout: Layout, step: int,
     share, shift = query.shape[1] // key.shape[1], layout.shift(step)
     if share == 1 and layout.full(step):
         return _fused(query, key, value, scale)
-    output = torch.zeros_like(query)
-    lse = torch.zeros(query.shape[:3], dtype=_fused_sums(query.dtype), device=query.device)
+    output = (torch.empty_like if layout.covers(step) else torch.zeros_like)(query)
+    lse = torch.zeros(query.shape[:3], dtype=accumulated(query.dtype), device=query.device)
     for part, heads in _parts(layout, step, share):
         q, k, v = _read(query, part, heads, shift), _of_keys(key, part), _of_keys(value, part)
         found, sums = _fused(q, k, v, scale)
@@ -55,7 +55,8 @@ def causal_backward(
     share, shift = query.shape[1] // key.shape[1], layout.shift(step)
     if share == 1 and layout.full(step):
         return _fused_backward(grad, query, key, value, output, lse, scale)
-    grad_query, grad_key, grad_value = (torch.zeros_like(x) for x in (query, key, value))
+    make = torch.empty_like if share == 1 and layout.covers(step) else torch.zeros_like
+    grad_query, grad_key, grad_value = (make(x) for x in (query, key, value))
     for part, heads in _parts(layout, step, share):
         g, q, o = (_read(x, part, heads, shift) for x in (grad, query, output))
         sums = _read(lse, part, heads, 0)
@@ -65,8 +66,9 @@ def causal_backward(
             grad_query[part.batch, heads, first + shift : first + shift + count] = found[0][:, :, rows]
         for first, count, place in part.keys:
             rows = slice(place, place + count)
-            grad_key[part.batch, :, first : first + count] += found[1][:, :, rows]
-            grad_value[part.batch, :, first : first + count] += found[2][:, :, rows]
+            for whole, part_of_it in ((grad_key, found[1]), (grad_value, found[2])):
+                into = whole[part.batch, :, first : first + count]
+                into.copy_(part_of_it[:, :, rows]) if share == 1 else into.add_(part_of_it[:, :, rows])
     return grad_query, grad_key, grad_value
 
 
@@ -99,7 +101,7 @@ def _taken(tensor: Tensor, rows: Rows, total: int, shift: int) -> Tensor:
 def _fused(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tuple[Tensor, Tensor]:
     """The device's fused causal attention of one document: output, and log-sum-exp [B, H, S]."""
     if query.numel() == 0:
-        return torch.zeros_like(query), query.new_zeros(query.shape[:3], dtype=_fused_sums(query.dtype))
+        return torch.zeros_like(query), query.new_zeros(query.shape[:3], dtype=accumulated(query.dtype))
     if query.device.type == "cpu":
         output, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
             query, key, value, 0.0, True, scale=scale
@@ -181,6 +183,6 @@ def _blocks_backward(
     return grads
 
 
-def _fused_sums(dtype: torch.dtype) -> torch.dtype:
-    """That of log-sum-exp."""
+def accumulated(dtype: torch.dtype) -> torch.dtype:
+    """What sums of a dtype are made in; that of log-sum-exp."""
     return torch.float64 if dtype == torch.float64 else torch.float32

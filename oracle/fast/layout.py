@@ -79,6 +79,12 @@ class Layout:
             if queries:
                 yield Part(document.batch, tuple(keys), queries, place)
 
+    def covers(self, step: int) -> bool:
+        """Whether every row of the batch has a node at the step; its documents may not overlap."""
+        whole = all(document.batch == slice(None) for document in self.documents)
+        rows = sum(count for document in self.documents for _, count in document.runs)
+        return whole and rows == self.length and not step * self.shrinks
+
     def full(self, step: int) -> bool:
-        """Whether one document fills all the rows of all the batch at the step."""
-        return self.documents == (Document(slice(None), ((0, self.length),)),) and not step * self.shrinks
+        """Whether that is one document."""
+        return len(self.documents) == 1 and self.covers(step)
