@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adapters.fast_tree import whole_numbers
 from oracle.errors import BadInput
 from oracle.types import Coins, Decision, ProposalCase, Proposals, VerifyCase, WarpCase
 
@@ -107,6 +108,8 @@ class Acceptance:
         """One call for the cases that fit into one; decisions in the order of the cases."""
         groups: dict[tuple[Any, ...], list[int]] = {}
         for i, case in enumerate(cases):
+            if len(case.parent) != len(case.token):  # padding would hide it
+                raise BadInput(f"cases[{i}].parent", (), f"has one entry for each of {len(case.token)} nodes")
             chain = np.array_equal(case.parent, np.arange(-1, len(case.token) - 1))
             groups.setdefault((case.proposal, np.shape(case.target_probs)[-1], chain), []).append(i)
         found: dict[int, Decision] = {}
@@ -123,8 +126,8 @@ class Acceptance:
     def _rows(cls, values: object) -> Tensor:
         import torch
 
-        # a copy: an array that is shared with torch can be written by it
-        return torch.tensor(np.array(values), dtype=getattr(torch, cls.dtype))
+        rows = torch.tensor(np.array(values))  # a copy: an array that is shared with torch can be written by it
+        return rows.to(getattr(torch, cls.dtype)) if rows.is_floating_point() else rows
 
 
 class _Table:
@@ -152,7 +155,7 @@ def _drafts(cases: Sequence[VerifyCase], chain: bool) -> Any:
     nodes = max(lengths)
 
     def padded(values: Sequence[Any], fill: int) -> Tensor:
-        rows = [np.pad(np.asarray(v, dtype=np.int64), (0, nodes - len(v)), constant_values=fill) for v in values]
+        rows = [np.pad(whole_numbers(v), (0, nodes - len(v)), constant_values=fill) for v in values]
         return torch.tensor(np.array(rows))
 
     parent = None if chain else padded([case.parent for case in cases], -1)

@@ -198,16 +198,16 @@ def _together(parts: Sequence[Sequence[np.ndarray]], dtype: Any) -> Any:
         if any(np.shape(vector) != (count,) for vector in tree):
             raise BadInput("tree", (), f"a vector has one entry for each of {count} nodes", [len(v) for v in tree])
     columns = [_padded(vectors)[0] for vectors in zip(*parts)]
-    columns[2:4] = [column.to(dtype) for column in columns[2:4]]
+    columns[2:4] = [one.to(dtype) if one.is_floating_point() or not one.numel() else one for one in columns[2:4]]
     length = None if len(set(nodes)) == 1 else torch.tensor(nodes)
     return _fast().Candidates(*columns, length=length)
 
 
 def _padded(vectors: Sequence[Any]) -> tuple[Tensor, Tensor]:
-    """Rows [B, most], and the length of each. Integers become int64; what is none stays what it is."""
+    """Rows [B, most], and the length of each."""
     import torch
 
-    arrays = [_array(vector) for vector in vectors]
+    arrays = [whole_numbers(vector) for vector in vectors]
     most = max(map(len, arrays))
     rows = np.array([np.pad(array, (0, most - len(array))) for array in arrays])
     return torch.tensor(rows), torch.tensor([len(array) for array in arrays])
@@ -216,10 +216,11 @@ def _padded(vectors: Sequence[Any]) -> tuple[Tensor, Tensor]:
 def _ids(values: object) -> Tensor:
     import torch
 
-    return torch.tensor(_array(values))
+    return torch.tensor(whole_numbers(values))
 
 
-def _array(values: object) -> np.ndarray:
+def whole_numbers(values: object) -> np.ndarray:
+    """Integers of any width as int64, which is how they are stored; what is none stays what it is."""
     array = np.asarray(values)
     return array.astype(np.int64) if array.dtype.kind in "iu" or not array.size else np.array(array)
 

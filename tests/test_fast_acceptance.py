@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from oracle.fast import walking
 from oracle.fast.acceptance import Coins, Drafts
 from oracle.fast.drawing import inverse_cdf
 from oracle.types import Coins as GivenCoins
-from oracle.types import VerifyCase
+from oracle.types import ProposalCase, VerifyCase, WarpCase
 
 PROPOSALS = ("point", "iid", "without_replacement")
 WAYS = {"walk": False, "vectorised": True}
@@ -376,3 +377,21 @@ def test_a_coin_finds_the_token_that_the_sum_passes() -> None:
             assert int(found) == expected
             assert walking.draw(row, walking.edges_of(row), coin) == expected
     assert inverse_cdf(torch.zeros(1, 4), torch.zeros(1)).tolist() == [-1]
+
+
+def test_the_adapter_hands_on_what_is_wrong() -> None:
+    right = VerifyCase(np.array([-1, 0]), np.array([1, 2]), np.full((3, 4), 0.25), "point")
+    assert len(Walked.verify_greedy([right])) == 1
+    for field, change in {
+        "drafts.token": {"token": np.array([1.0, 2.5])},
+        "drafts.parent": {"parent": np.array([-1.0, -0.5])},
+        "cases[0].parent": {"parent": np.array([-1])},
+        "target": {"target_probs": np.ones((3, 4), dtype=np.int64)},
+    }.items():
+        with pytest.raises(BadInput) as caught:
+            Walked.verify_greedy([replace(right, **change)])
+        assert caught.value.field.startswith(field)
+    with pytest.raises(BadInput, match="parent"):
+        Walked.propose(ProposalCase({(): np.full(4, 0.25)}, np.array([-0.5]), "iid", 3, 1))
+    with pytest.raises(BadInput, match="logits"):
+        Walked.warp(WarpCase(np.array([1, 2])))

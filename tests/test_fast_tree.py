@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,15 @@ def test_selection_and_layout_in_one_step_are_the_two_steps(vectorised: bool) ->
             assert not made.visible[b, rows:].any()
             assert not made.visible[b, :, rows:].any()
             assert (made.paths[b, leaves:] == -1).all()
+
+
+def test_the_adapter_hands_on_what_is_wrong() -> None:
+    tree = candidates(np.random.default_rng(9), 4)
+    for name, dtype in (("parent", float), ("token", float), ("depth", float), ("confidence", int), ("log_value", int)):
+        wrong = replace(tree, **{name: getattr(tree, name).astype(dtype)})
+        with pytest.raises(BadInput) as told:
+            Tree.select_nodes(SelectionCase(wrong, 2))
+        assert told.value.field == f"candidates.{name}"
 
 
 @pytest.mark.parametrize("way", WAYS)
