@@ -8,7 +8,7 @@ compared with coins given, then whoever can draws its own. Calls validate, as on
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +24,8 @@ from oracle.types import Coins as GivenCoins
 from oracle.types import Decision, VerifyCase
 
 BATCH, DRAFTED, VOCABULARY = 64, 5, 32000
+SEEDS = 8
+"""Rounds of coins whose rows a bound goes through."""
 NOISE = 0.75
 """Of draft logits beside the target's, so that about two of five drafts are accepted."""
 
@@ -143,7 +145,7 @@ def test_tree(benchmark: Any, sampled: bool, vocabulary: int) -> None:
         Contestant("dense", lambda: told(given, dense_sampled if sampled else dense_greedy), calls=1),
     ]
     if sampled:
-        contestants.append(visited_trees(given))
+        contestants.append(summed("exponentials", visited_trees(given), True))
     if main:
         contestants.append(by_oracle(given, sampled))
         spec, function = "adapters.angelslim", "bench.peers.angelslim:tree_acceptance"
@@ -178,24 +180,27 @@ def test_tree_by_nodes(benchmark: Any, nodes: int) -> None:
     )
 
 
-def visited_trees(given: Trees) -> Contestant:
-    """What no exact verification from logits can leave out, on the rows that the coins given lead to."""
-    visited = []
-    for drafts, rows, coins in zip(*given):
-        found = verify_sampled(drafts, coins, rows, target_logits=True)
-        visited.extend(rows[0, node + 1] for node in (-1, *found.path[0, : int(found.accepted)].tolist()))
-    return normalised(visited)
+def visited_trees(given: Trees) -> list[list[Tensor]]:
+    """The rows that some rounds of coins lead to."""
+    rounds = []
+    for seed in range(SEEDS):
+        visited = []
+        for drafts, rows in zip(given.drafts, given.logits):
+            found = verify_random(drafts, seed, rows, target_logits=True)
+            visited += [rows[0, node + 1] for node in (-1, *found.path[0, : int(found.accepted)].tolist())]
+        rounds.append(visited)
+    return rounds
 
 
-def normalised(rows: list[Tensor]) -> Contestant:
-    """The exponentials of rows, and their sums."""
-    buffer = torch.empty_like(rows[0])
+def summed(name: str, rounds: list[list[Tensor]], exponentials: bool) -> Contestant:
+    """What cannot be left out: each row, or its exponentials, summed; another round's rows with each call."""
+    turn, buffer = itertools.cycle(rounds), torch.empty_like(rounds[0][0])
 
     def run() -> None:
-        for row in rows:
-            torch.exp(row, out=buffer).sum()
+        for row in next(turn):
+            (torch.exp(row, out=buffer) if exponentials else row).sum()
 
-    return bound("exponentials of the rows that are visited, and their sums", run)
+    return bound(f"{name} of the rows that decide, summed", run)
 
 
 class Chains(NamedTuple):
@@ -263,10 +268,13 @@ class Chains(NamedTuple):
 
         return Contestant("oracle", run, calls=1)
 
-    def visited(self) -> list[tuple[Tensor, Tensor]]:
-        """Of each request: the rows of the target and of the draft up to where it stops."""
-        stops = self.verify().accepted.tolist()
-        return [(self.target[b, : stop + 1], self.draft[b, : stop + 1]) for b, stop in enumerate(stops)]
+    def visited(self) -> Iterator[list[tuple[Tensor, Tensor]]]:
+        """In some rounds of coins, of each request: the rows of the target and of the draft up to where it stops."""
+        logits = {"target_logits": self.target_logits, "draft_logits": self.draft_logits}
+        for seed in range(SEEDS):
+            found = verify_random(self.drafts, seed, self.target, self.draft, "iid", **logits)
+            stops = enumerate(found.accepted.tolist())
+            yield [(self.target[b, : stop + 1], self.draft[b, : stop + 1]) for b, stop in stops]
 
 
 def _numbers(found: Decisions) -> Answer:
@@ -290,14 +298,14 @@ def chains(target_logits: bool, draft_logits: bool, batch: int = BATCH, vocabula
 @pytest.mark.parametrize("batch", [4, 16, BATCH])
 def test_chains_from_logits(benchmark: Any, batch: int) -> None:
     given = chains(True, True, batch)
-    visited = [row for rows in given.visited() for each in rows for row in each]
+    visited = [[row for rows in found for each in rows for row in each] for found in given.visited()]
 
     contestants = [
         given.ours("fast"),
         given.ours("fast, not validated", validate=False),
         given.ours("fast, as on a GPU", vectorised=True),
         given.dense(),
-        normalised(visited),
+        summed("exponentials", visited, True),
     ]
     main = batch == BATCH
     if batch == 4:
@@ -314,7 +322,7 @@ def test_chains_from_logits(benchmark: Any, batch: int) -> None:
         rounds=31,
         calls=4,
         memory=main,
-        targets=[Target("transformers", times=8)] if main else [],
+        targets=[Target("transformers", times=4)] if main else [],
         growth=("batch", batch),
     )
 
@@ -333,7 +341,7 @@ def test_chains_from_target_logits(benchmark: Any) -> None:
         rounds=31,
         calls=4,
         memory=True,
-        targets=[Target("vllm", times=8)],
+        targets=[Target("vllm", times=4)],
     )
 
 
@@ -341,12 +349,9 @@ def test_chains_from_target_logits(benchmark: Any) -> None:
 def test_chains_from_probabilities(benchmark: Any, vocabulary: int) -> None:
     given = chains(False, False, BATCH if vocabulary <= VOCABULARY else BATCH // 4, vocabulary)
     # of each request the row of the target where it stops, and of the draft where a draft was rejected there
-    needed = [row for p, q in given.visited() for row in (p[-1:] if len(p) > len(q) else torch.stack([p[-1], q[-1]]))]
-
-    def reading() -> None:
-        for row in needed:
-            row.sum()
-
+    needed = [
+        [row for p, q in found for row in ([p[-1]] if len(p) > len(q) else [p[-1], q[-1]])] for found in given.visited()
+    ]
     race(
         benchmark,
         f"{len(given.target)} chains of {DRAFTED}, V = {vocabulary}, from probabilities",
@@ -355,12 +360,12 @@ def test_chains_from_probabilities(benchmark: Any, vocabulary: int) -> None:
             given.ours("fast, not validated", validate=False),
             given.ours("fast, as on a GPU", vectorised=True),
             given.dense(),
-            bound("the sums of the rows that frontiers are drawn from", reading),
+            summed("entries", needed, False),
         ],
         same=same,
         rounds=31,
         calls=4,
         memory=vocabulary == VOCABULARY,
-        targets=[Target("the sums", within=4)],
+        targets=[Target("entries", within=4)] if vocabulary == VOCABULARY else [],
         growth=("vocabulary", vocabulary),
     )
