@@ -101,6 +101,7 @@ class Opened:
         rows, dtype = laws.rows, laws.sample.dtype
         self.work = accumulated(dtype)
         self._tolerance = 1e-9 if dtype == torch.float64 else max(1e-9, torch.finfo(dtype).eps * laws.vocabulary)
+        self._most = math.inf if laws.logits else 1 + self._tolerance
         self._tensors = rows.detach() if isinstance(rows, Tensor) else [one.detach() for one in rows]
         self._arrays: Sequence[np.ndarray] | np.ndarray | None = None  # rows in NumPy cost less to point at
         if dtype == self.work:
@@ -115,8 +116,14 @@ class Opened:
         self._place, self._row, self._edges = (member, row), None, None
         if self._arrays is None:
             tensor = self._tensors[member]
-            return self._checked(lambda token: float(tensor[row, token]))
-        return self._checked(self._arrays[member][row].item)
+            return lambda token: float(tensor[row, token])
+        found: Callable[[int], float] = self._arrays[member][row].item
+        return found
+
+    def check(self, token: int, mass: float) -> None:
+        """With `validate`, of an entry that was read: `BadInput` where it is no probability."""
+        if self.validate and not 0 <= mass <= self._most:
+            raise BadInput(self.laws.field, (*self._place, token), _ENTRY, str(mass))
 
     def row(self) -> Row:
         """All masses, not to be written to."""
@@ -124,7 +131,7 @@ class Opened:
             array = self._array()
             self._row = Row(torch.from_numpy(array), array)
             if self.validate:
-                self._check(array)
+                self._check(self._row)
         return self._row
 
     def without(self, tokens: Iterable[int]) -> np.ndarray:
@@ -161,24 +168,12 @@ class Opened:
             self._edges = edges_of(array)
         return self._edges
 
-    def _checked(self, read: Callable[[int], float]) -> Callable[[int], float]:
-        if not self.validate:
-            return read
-        place, most = self._place, 1 + self._tolerance
-
-        def checked(token: int) -> float:
-            value = read(token)
-            if not 0 <= value <= most:
-                raise BadInput(self.laws.field, (*place, token), _ENTRY, str(value))
-            return value
-
-        return checked
-
-    def _check(self, array: np.ndarray) -> None:
-        total, least = self._sums(array).item(-1), float(array.min())
+    def _check(self, row: Row) -> None:
+        array = row.array
+        total, least = float(row.tensor.sum()), array.min()
         if least >= 0 and abs(total - 1) <= self._tolerance:
             return
-        wrong = np.flatnonzero(~(array >= 0) | (array > 1 + self._tolerance))
+        wrong = np.flatnonzero(~(array >= 0) | (array > self._most))
         if len(wrong):
             v = int(wrong[0])
             raise BadInput(self.laws.field, (*self._place, v), _ENTRY, str(array.item(v)))
@@ -260,6 +255,7 @@ def point(target: Opened, nodes: Listed, member: int, spend: Spend) -> Found:
                     raise twin(member, child, tokens)
                 continue
             mass = read(token)
+            target.check(token, mass)
             if spend(child) * owed < mass:
                 path.append(child)
                 node = child
@@ -286,9 +282,7 @@ def drawn(target: Opened, draft: Opened, replaced: bool, nodes: Listed, member: 
     while True:
         read, whole = target.open(member, node + 1), target.total
         of_draft: Callable[[int], float] | None = None
-        p: Row | None = (
-            None  # what rejections left, and its edges; a row is read whole when the first draft is rejected
-        )
+        p: Row | None = None  # what rejections left; the row itself is read whole when the first draft is rejected
         edges = _NOTHING
         gone: list[int] = []
         for child in range(node + 1, len(tokens)):
@@ -297,7 +291,10 @@ def drawn(target: Opened, draft: Opened, replaced: bool, nodes: Listed, member: 
             token = tokens[child]
             if of_draft is None:
                 of_draft, total = draft.open(member, node + 1), draft.total
-            q = of_draft(token)
+            q, mass = of_draft(token), read(token)
+            draft.check(token, q)
+            if p is None:
+                target.check(token, mass)
             if gone:
                 if draft.validate and token in gone:
                     raise twin(member, child, tokens)
@@ -308,7 +305,7 @@ def drawn(target: Opened, draft: Opened, replaced: bool, nodes: Listed, member: 
                     rule = "siblings drawn without replacement stay within the support"
                     raise BadInput("drafts.token", (member, child), rule)
             share = q / total if total > 0 and token not in gone else 0.0
-            if spend(child) * share < read(token) / whole:
+            if spend(child) * share < mass / whole:
                 path.append(child)
                 node = child
                 break
