@@ -68,7 +68,9 @@ class Laws(NamedTuple):
         starts = [0]
         for one in self.rows[:-1]:
             starts.append(starts[-1] + one.shape[0])
-        return torch.cat(list(self.rows)), torch.tensor(starts, device=self.sample.device)
+        # filled where they are needed: a list of the host's would have to be waited for
+        filled = [torch.full((1,), start, device=self.sample.device) for start in starts]
+        return torch.cat(list(self.rows)), torch.cat(filled)
 
 
 def laws(rows: Rows, logits: bool, field: str, drafts: Drafts, spare: int = 1, like: Laws | None = None) -> Laws:
