@@ -250,8 +250,12 @@ class _Cut:
     def numbers(self, like: Tensor, count: int) -> Tensor:
         """[count, B, G, H / G, S], a number a row each; zeros where there are rows without a node."""
         make = torch.empty if self.covered else torch.zeros
-        batch, length = like.shape[0], like.shape[-1]
-        return make((count, batch, self.groups, self.share, length), dtype=like.dtype, device=like.device)
+        shape = (count, like.shape[0], self.groups, self.share, like.shape[-1])
+        if self.inner:  # as the rows lie
+            return make((*shape[:2], *shape[4:], *shape[2:4]), dtype=like.dtype, device=like.device).permute(
+                0, 1, 3, 4, 2
+            )
+        return make(shape, dtype=like.dtype, device=like.device)
 
     def by_group(self, tensor: Tensor) -> Tensor:
         """[B, H, …] as [B, G, H / G, …]."""
