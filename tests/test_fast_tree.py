@@ -151,6 +151,58 @@ def test_parts_of_a_layout_are_the_oracles(vectorised: bool) -> None:
 
 
 @pytest.mark.parametrize("vectorised", [False, True])
+@pytest.mark.parametrize("layered", [False, True])
+def test_what_stands_behind_a_length_is_not_read(vectorised: bool, layered: bool) -> None:
+    """Impossible nodes among those that count are worth as little as what is behind them."""
+    rng = np.random.default_rng(10)
+    trees = [candidates(rng, nodes) for nodes in (6, 0, 9)]
+    for i, tree in enumerate(trees):
+        places = np.argsort(tree.depth, kind="stable")
+        if layered:
+            row = np.append(np.argsort(places), -1)
+            tree = replace(tree, **{name: value[places] for name, value in vars(tree).items()})
+            tree = replace(tree, parent=row[tree.parent])
+        value = np.where(np.isin(np.arange(len(places)), tree.parent), tree.log_value, -np.inf)
+        trees[i] = replace(tree, log_value=value)
+    plain = Tree._batch(trees)
+    assert plain.length is not None
+    behind = torch.arange(9) >= plain.length.unsqueeze(1)
+    junk = [one.masked_fill(behind, torch.nan if one.is_floating_point() else -3) for one in plain[:5]]
+    given = fast.Candidates(*junk, length=plain.length, layered=layered)
+    for budget in range(10):
+        made = fast.keep_best(given, budget, vectorised=vectorised)
+        chosen = fast.select_nodes(given, budget, vectorised=vectorised)
+        laid = fast.flatten_tree(given, chosen, length=(chosen >= 0).sum(1), vectorised=vectorised)
+        mask = masks.tree_mask(made.parent, 3, length=made.length, vectorised=vectorised)
+        for b, tree in enumerate(trees):
+            right = oracle.select_nodes(SelectionCase(tree, budget))
+            rows = len(right)
+            assert chosen[b].tolist() == [*right, *[-1] * (chosen.shape[1] - rows)]
+            for found in (made, laid):
+                assert found.node[b, :rows].tolist() == sorted(right, key=lambda i: (tree.depth[i], i))
+                assert (found.node[b, rows:] == -1).all()
+            assert not mask[b, rows + 1 :].any()
+            assert mask[b, : rows + 1, :4].all()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ties_at_the_end_of_a_selection_are_broken_as_the_oracle_does(way: Any) -> None:
+    for seed in range(6):
+        tree = candidates(np.random.default_rng(seed), 20)
+        for budget in range(21):
+            case = SelectionCase(tree, budget)
+            np.testing.assert_array_equal(way.select_nodes(case), oracle.select_nodes(case))
+
+
+@pytest.mark.parametrize("vectorised", [False, True])
+def test_the_one_path_of_a_chain_is_all_of_it(vectorised: bool) -> None:
+    for rows in range(1, 18):
+        paths, leaves = fast.leaf_paths(torch.arange(-1, rows - 1).unsqueeze(0), vectorised=vectorised)
+        assert paths[0, 0].tolist() == list(range(rows))
+        assert leaves.tolist() == [1]
+
+
+@pytest.mark.parametrize("vectorised", [False, True])
 def test_batches_of_none_and_budgets_beyond_all_have_answers(vectorised: bool) -> None:
     rng = np.random.default_rng(7)
     none = fast.Candidates(*(one[:0] for one in Tree._batch([candidates(rng, 3)])[:5]))

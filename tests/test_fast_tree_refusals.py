@@ -74,6 +74,13 @@ def test_trees_as_growth_leaves_them_are_held_to_the_same_rules(monkeypatch: pyt
         "depth": (0, 1, 2, 3, 4),
     }
 
+    def twice(one: torch.Tensor) -> torch.Tensor:
+        """The second family as the third, too."""
+        return torch.cat((one[:, :6], one[:, 3:6], one[:, 9:]), 1)
+
+    again = grown._replace(**{name: twice(getattr(grown, name)) for name in values})
+    rises = grown._replace(log_value=torch.where(torch.arange(grown.depth.shape[1]) == 0, 0.1, grown.log_value))
+
     def refused(candidates: fast.Candidates) -> object:
         try:
             fast.check_candidates(candidates)
@@ -81,6 +88,8 @@ def test_trees_as_growth_leaves_them_are_held_to_the_same_rules(monkeypatch: pyt
             return error.field, error.index, error.rule
         return None
 
+    assert refused(again)
+    assert refused(rises)
     refusals = Counter()
     for _ in range(400):
         name = str(rng.choice(list(values)))
@@ -120,6 +129,7 @@ def test_structure_is_refused_whatever_is_looked_at() -> None:
         ("candidates.log_value", lambda: fast.keep_best(RIGHT._replace(log_value=RIGHT.token), 2, validate=False)),
         ("budget", lambda: fast.select_nodes(RIGHT, -1, validate=False)),
         ("budget", lambda: fast.select_nodes(RIGHT, torch.tensor([1, 2]), validate=False)),
+        ("budget", lambda: fast.select_nodes(RIGHT, torch.tensor([-1]))),
         ("base", lambda: fast.keep_best(RIGHT, 2, 2**63 - 2, validate=False)),
         ("selected", lambda: fast.flatten_tree(RIGHT, torch.tensor([0]), validate=False)),
         ("form", lambda: masks.tree_mask(RIGHT.parent, 0, "packed64", validate=False)),
@@ -134,6 +144,8 @@ def test_structure_is_refused_whatever_is_looked_at() -> None:
         ("draft_to_target", lambda: growing.grow_tree(_halves, 1, 1, 1, draft_to_target=META_IDS)),
         ("expand_width", lambda: growing.grow_tree(lambda _: torch.ones(1, 1, 1), 0, 1, 1)),
         ("drafter", lambda: growing.grow_tree(lambda _: torch.ones(1, 2, 1), 1, 1, 1, validate=False)),
+        ("drafter", lambda: growing.grow_tree(lambda _: torch.ones(1, 1, 1, device="meta"), 1, 1, 1)),
+        ("drafter", lambda: growing.grow_tree(lambda f: torch.ones(1, 1, 1 + f.prefix.shape[2]), 1, 1, 2)),
     ]
     for field, call in calls:
         with pytest.raises(BadInput) as told:
