@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from oracle.fast import walking
 from oracle.fast.acceptance import Coins, Drafts
 from oracle.fast.drawing import inverse_cdf
 from oracle.types import Coins as GivenCoins
-from oracle.types import ProposalCase, VerifyCase, WarpCase
+from oracle.types import VerifyCase
 
 PROPOSALS = ("point", "iid", "without_replacement")
 WAYS = {"walk": False, "vectorised": True}
@@ -324,19 +323,6 @@ def test_bad_input_is_named(vectorised: bool) -> None:
         assert (caught.value.field, caught.value.index) == (field, index)
 
 
-@pytest.mark.parametrize("vectorised", WAYS.values(), ids=WAYS)
-@pytest.mark.parametrize("proposal", PROPOSALS)
-@pytest.mark.parametrize("logits", [False, True], ids=["probabilities", "logits"])
-def test_a_batch_of_none_has_an_answer(vectorised: bool, proposal: str, logits: bool) -> None:
-    token = torch.zeros((0, 2), dtype=torch.int64)
-    for parent in (None, token):
-        found = fast.verify_random(
-            *(Drafts(token, parent), 1, torch.ones(0, 3, 4), torch.ones(0, 3, 4), proposal),
-            **{"target_logits": logits, "draft_logits": logits, "vectorised": vectorised},  # type: ignore[arg-type]
-        )
-        assert [len(one) for one in found] == [0, 0, 0]
-
-
 def test_rows_and_coins_are_looked_at_where_they_are_read() -> None:
     rows = torch.full((1, 2, 4), 0.25)
     drafts, coins = Drafts(torch.tensor([[0]])), Coins(torch.full((1, 1), 0.5), torch.full((1,), 1.0))
@@ -383,21 +369,3 @@ def test_a_coin_finds_the_token_that_the_sum_passes() -> None:
             assert int(found) == expected
             assert walking.draw(row, walking.edges_of(row), coin) == expected
     assert inverse_cdf(torch.zeros(1, 4), torch.zeros(1)).tolist() == [-1]
-
-
-def test_the_adapter_hands_on_what_is_wrong() -> None:
-    right = VerifyCase(np.array([-1, 0]), np.array([1, 2]), np.full((3, 4), 0.25), "point")
-    assert len(Walked.verify_greedy([right])) == 1
-    for field, change in {
-        "drafts.token": {"token": np.array([1.0, 2.5])},
-        "drafts.parent": {"parent": np.array([-1.0, -0.5])},
-        "cases[0].parent": {"parent": np.array([-1])},
-        "target": {"target_probs": np.ones((3, 4), dtype=np.int64)},
-    }.items():
-        with pytest.raises(BadInput) as caught:
-            Walked.verify_greedy([replace(right, **change)])
-        assert caught.value.field.startswith(field)
-    with pytest.raises(BadInput, match="parent"):
-        Walked.propose(ProposalCase({(): np.full(4, 0.25)}, np.array([-0.5]), "iid", 3, 1))
-    with pytest.raises(BadInput, match="logits"):
-        Walked.warp(WarpCase(np.array([1, 2])))

@@ -34,6 +34,7 @@ def test_coins_belong_to_seed_request_position_and_node() -> None:
             stream = fast_coins.stream_of(seed, request, position)
             assert made.accept[b].tolist() == [fast_coins.coin(stream, node) for node in range(6)]
             assert float(made.frontier[b]) == fast_coins.coin(stream, fast_coins.FRONTIER)
+    assert len({fast_coins.stream_of(seed, 0) for seed in (1, 2**64 + 1, 2**128 + 1, 2**64)}) == 4
     everyone = torch.arange(1000)
     made = fast_coins.coins(3, everyone, 20)
     drafted = fast_coins.drafting_coins(3, everyone, 20)
@@ -111,6 +112,8 @@ def test_warping_of_one_row_and_of_large_logits() -> None:
     assert warp(row).tolist() == [0.5, 0, 0.5, 0]
     assert warp(row, 0.0).tolist() == [1, 0, 0, 0]
     assert warp(row, 1e-300, 2).tolist() == [0.5, 0, 0.5, 0]
+    right = oracle.warp(WarpCase(row.numpy(), 1e308))
+    np.testing.assert_allclose(warp(row, 1e308).numpy(), right, rtol=1e-12)
     assert warp(torch.tensor([0.0, 1.0], dtype=torch.bfloat16)).dtype == torch.float32
     for bad in (torch.tensor([[0.0, torch.nan]]), torch.tensor([[0.0, torch.inf]]), torch.full((1, 2), -torch.inf)):
         assert not torch.isfinite(warp(bad, top_p=0.5, validate=False)).any()
@@ -241,9 +244,10 @@ def test_bad_drafters_and_shapes_are_named() -> None:
     for drafter in drafters:
         with pytest.raises(BadInput, match="drafter"):
             propose(drafter, [-1, 0], "point", 0)
-    with pytest.raises(BadInput) as caught:
-        propose(lambda prefix: torch.full((1, 1, 3), 0.5), [-1], "iid", 0)
-    assert caught.value.index == (0, 0)
+    for row in ([0.5, 0.5, 0.5], [0.25, 0.25, 0.25], [-0.5, 1.0, 0.5], [float("nan"), 0.5, 0.5]):
+        with pytest.raises(BadInput) as caught:
+            propose(lambda prefix, row=row: torch.tensor([[row]]), [-1], "iid", 0)  # type: ignore[misc]
+        assert (caught.value.field, caught.value.index) == ("drafter", (0, 0))
     empty = propose(table(4), [], "iid", 0, 2)
     assert empty.token.shape == (2, 0)
     assert empty.draft_probs.shape == (2, 1, 4)

@@ -122,6 +122,10 @@ def test_what_was_looked_at_is_not_looked_at_again_until_it_is_another() -> None
         growing.grow_tree(lambda _: torch.tensor([[[0.5, 0.5]]]), 1, 2, 1, draft_to_target=torch.tensor([3, 3]))
 
 
+def test_a_token_behind_a_length_is_nobodys_twin() -> None:
+    fast.check_candidates(RIGHT._replace(length=torch.tensor([2]), token=torch.tensor([[1, 2, 1]])))
+
+
 def test_structure_is_refused_whatever_is_looked_at() -> None:
     calls = [
         ("candidates.token", lambda: fast.select_nodes(RIGHT._replace(token=RIGHT.token.int()), 2, validate=False)),
@@ -145,7 +149,7 @@ def test_structure_is_refused_whatever_is_looked_at() -> None:
         ("expand_width", lambda: growing.grow_tree(lambda _: torch.ones(1, 1, 1), 0, 1, 1)),
         ("drafter", lambda: growing.grow_tree(lambda _: torch.ones(1, 2, 1), 1, 1, 1, validate=False)),
         ("drafter", lambda: growing.grow_tree(lambda _: torch.ones(1, 1, 1, device="meta"), 1, 1, 1)),
-        ("drafter", lambda: growing.grow_tree(lambda f: torch.ones(1, 1, 1 + f.prefix.shape[2]), 1, 1, 2)),
+        ("drafter", lambda: growing.grow_tree(lambda f: torch.full((1, 1, 2 + f.prefix.shape[2]), 0.25), 1, 1, 2)),
     ]
     for field, call in calls:
         with pytest.raises(BadInput) as told:
