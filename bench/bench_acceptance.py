@@ -148,8 +148,8 @@ def test_tree(benchmark: Any, sampled: bool, vocabulary: int) -> None:
         contestants.append(summed("exponentials", visited_trees(given), True))
     if main:
         contestants.append(by_oracle(given, sampled))
-        spec, function = "adapters.angelslim", "bench.peers.angelslim:tree_acceptance"
-        contestants.append(peer(spec, function, arrays(given, sampled), calls=4 if sampled else 1))
+    spec, function = "adapters.angelslim", "bench.peers.angelslim:tree_acceptance"
+    contestants.append(peer(spec, function, arrays(given, sampled), calls=4 if sampled else 1))
     race(
         benchmark,
         f"{TREES} trees of {NODES + 1} nodes, V = {vocabulary}, {'sampled' if sampled else 'greedy'}",
