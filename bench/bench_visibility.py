@@ -86,10 +86,11 @@ class Given:
         return call
 
 
-def dense(query: Tensor, keys: list[Tensor], values: list[Tensor]) -> Tensor:
+def dense(query: Tensor, keys: list[Tensor], values: list[Tensor], lengths: tuple[int, ...] | None = None) -> Tensor:
     """The plain torch version: all keys in a row, and a mask of all of them."""
     rows = query.shape[2]
-    seen = torch.cat([torch.ones(rows, rows).tril(), *[torch.eye(rows)] * (len(keys) - 1)], 1).bool()
+    causal = torch.block_diag(*[torch.ones(length, length).tril() for length in lengths or (rows,)])
+    seen = torch.cat([causal, *[torch.eye(rows)] * (len(keys) - 1)], 1).bool()
     return scaled_dot_product_attention(query, torch.cat(keys, 2), torch.cat(values, 2), attn_mask=seen)
 
 
@@ -136,7 +137,7 @@ def test_last_step(benchmark: Any, memory: str) -> None:
         f"last of {STEPS} steps, S = {ROWS}, memory {memory}",
         [Contestant("fast", given.step(rollout_step_attention)), bound("causal attention", given.causal())],
         same=same,
-        rounds=15,
+        rounds=11,
         targets=[Target("causal attention", within=1.2)],
     )
 
@@ -168,22 +169,21 @@ def test_packed_documents(benchmark: Any, rows: int) -> None:
     keeps_memory()
     given, lengths = Given(made(rows, STEPS)), tuple(length * rows // 4096 for length in LENGTHS)
     lengths = (*lengths[:-1], rows - sum(lengths[:-1]))
-    layouts = {"fast": Layout.packed(lengths), "fast, each step a row less": Layout.packed(lengths, shrinks=True)}
-    race(
-        benchmark,
-        f"last of {STEPS} steps, {len(lengths)} documents, S = {rows}",
-        [
-            *(
-                Contestant(name, given.step(lambda q, k, v, layout=layout: rollout_step_attention(q, k, v, layout)))
-                for name, layout in layouts.items()
-            ),
-            bound("causal attention of each document", given.causal(lengths)),
-            Contestant("one document", given.step(rollout_step_attention), compared=False),
-        ],
-        same=lambda found, other: None,
-        rounds=9,
-        growth=("rows", rows),
-    )
+    whole, shrinking = Layout.packed(lengths), Layout.packed(lengths, shrinks=True)
+    contestants = [
+        Contestant("fast", given.step(lambda q, k, v: rollout_step_attention(q, k, v, whole))),
+        Contestant(
+            "fast, each step a row less",
+            given.step(lambda q, k, v: rollout_step_attention(q, k, v, shrinking)),
+            compared=False,
+        ),
+        bound("causal attention of each document", given.causal(lengths)),
+        Contestant("one document", given.step(rollout_step_attention), compared=False),
+    ]
+    if rows <= 1024:
+        contestants.append(Contestant("dense", given.step(lambda q, k, v: dense(q, k, v, lengths))))
+    title = f"last of {STEPS} steps, {len(lengths)} documents, S = {rows}"
+    race(benchmark, title, contestants, same=same, rounds=8, growth=("rows", rows))
 
 
 @pytest.mark.parametrize("steps", [1, 2, 4, 7, 10])

@@ -95,12 +95,12 @@ def soft_rows(batch: TokenBatch, *, size: int | None = None, validate: bool | No
     tell the host. validate: whether numbers are looked at; None = on a CPU alone. Without it, rows beyond `size` are
     left out. Raises `BadInput`.
     """
-    return _plan(_View(batch, validate), size, hard=False)
+    return _plan(View(batch, validate), size, hard=False)
 
 
 def hard_rows(batch: TokenBatch, *, size: int | None = None, validate: bool | None = None) -> RowPlan:
     """The same rows; one counts only where its segment holds the token at t+2, which is its label. As `soft_rows`."""
-    return _plan(_View(batch, validate), size, hard=True)
+    return _plan(View(batch, validate), size, hard=True)
 
 
 def supervision_at_source(
@@ -110,7 +110,7 @@ def supervision_at_source(
 
     owner: whose flag it is, "source", "advanced" or "label". Raises `BadInput`.
     """
-    view = _View(batch, validate)
+    view = View(batch, validate)
     if not isinstance(owner, str) or owner not in OWNERS:
         raise BadInput("owner", (), f"is one of {', '.join(OWNERS)}", owner)
     mask = _tensor(token_mask, "token_mask", torch.bool, view.shape, view.device)
@@ -129,7 +129,7 @@ def gather_rows(
     Differentiable in the features. What stands at an address of no row is never read. size, validate: as in
     `soft_rows`; beside the batch, tokens and features that are read are looked at. Raises `BadInput`.
     """
-    view = _View(batch, validate)
+    view = View(batch, validate)
     if not isinstance(features, Tensor) or not features.is_floating_point() or features.ndim != 3:
         raise BadInput("features", (), "is a floating-point tensor [B, S, d]", _told(features))
     if features.shape[:2] != view.shape or features.device != view.device:
@@ -152,7 +152,7 @@ def rollout_rows(batch: TokenBatch, steps: int, *, validate: bool | None = None)
     Node (s, a) exists where a … a+s+1 are valid and in one segment. The host learns how many there are. Raises
     `BadInput`.
     """
-    view = _View(batch, validate)
+    view = View(batch, validate)
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         raise BadInput("steps", (), "is a whole number of at least 1", steps)
     rows, length = view.shape
@@ -183,7 +183,7 @@ def rollout_rows(batch: TokenBatch, steps: int, *, validate: bool | None = None)
 # ---- planning
 
 
-def _plan(view: _View, size: int | None, hard: bool) -> RowPlan:
+def _plan(view: View, size: int | None, hard: bool) -> RowPlan:
     batch, length = view.batch, view.shape[1]
     if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 0):
         raise BadInput("size", (), "is a whole number of at least 0", size)
@@ -279,7 +279,7 @@ def _taken(values: Tensor, address: Tensor, ahead: int, padding: int | bool, siz
     return read.masked_fill((address < 0).view(-1, *(1,) * (values.ndim - 1)), padding)
 
 
-def _look(wrong: Tensor, plan: RowPlan, ahead: int, view: _View, field: str, rule: str) -> None:
+def _look(wrong: Tensor, plan: RowPlan, ahead: int, view: View, field: str, rule: str) -> None:
     """`BadInput` at the first row, and entry of it, that is wrong; a row of padding is right."""
     if not wrong.any():
         return
@@ -291,7 +291,7 @@ def _look(wrong: Tensor, plan: RowPlan, ahead: int, view: _View, field: str, rul
 # ---- reading
 
 
-class _View:
+class View:
     """A batch, its structure validated whole; its numbers where that is asked, at valid addresses."""
 
     def __init__(self, batch: TokenBatch, validate: bool | None) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from oracle.errors import BadInput
 from oracle.fast.layout import Document, Layout
-from oracle.fast.rows import TokenBatch, _View
+from oracle.fast.rows import TokenBatch, View
 from oracle.types import ROW_ANCHORS
 
 Predicate = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -112,7 +112,7 @@ def rollout_visibility(batch: TokenBatch, steps: int, *, validate: bool | None =
     only `valid` is read at an invalid address. validate: whether positions are looked at; None = on a CPU alone.
     Nothing waits for the device then. Raises `BadInput`.
     """
-    view = _View(batch, validate)
+    view = View(batch, validate)
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         raise BadInput("steps", (), "is a whole number of at least 1", steps)
     rows, length = view.shape
