@@ -23,9 +23,12 @@ def test_a_node_that_is_none_is_absent_where_nobody_looks(vectorised: bool) -> N
     best = torch.tensor([[[0.0, 0.0, 1.0]] * 3])
     for token, parent in (([[3, 2]], [[-1, -1]]), ([[2, 2]], [[1, -1]])):
         drafts = Drafts(torch.tensor(token), torch.tensor(parent))
-        found = fast.verify_greedy(drafts, best, validate=False, vectorised=vectorised)
-        assert found.path[0, 0] == 1
-        assert found.accepted.tolist() == [1]
+        for found in (
+            fast.verify_greedy(drafts, best, validate=False, vectorised=vectorised),
+            fast.verify_random(drafts, 1, best, validate=False, vectorised=vectorised),
+        ):
+            assert found.path[0, 0] == 1
+            assert found.accepted.tolist() == [1]
 
 
 @pytest.mark.parametrize("vectorised", WAYS.values(), ids=WAYS)
