@@ -13,7 +13,7 @@ from torch import Tensor
 from oracle import acceptance as oracle
 from oracle.errors import BadInput
 from oracle.fast import coins as fast_coins
-from oracle.fast.acceptance import propose, warp
+from oracle.fast.acceptance import Drafts, propose, verify_random, warp
 from oracle.types import WarpCase
 
 
@@ -251,3 +251,17 @@ def test_bad_drafters_and_shapes_are_named() -> None:
     empty = propose(table(4), [], "iid", 0, 2)
     assert empty.token.shape == (2, 0)
     assert empty.draft_probs.shape == (2, 1, 4)
+
+
+def test_a_call_in_inference_mode_leaves_nothing_behind_that_a_later_one_trips_over() -> None:
+    drafts, rows = Drafts(torch.tensor([[1, 2]])), torch.linspace(-2, 2, 3 * 4103).reshape(1, 3, 4103).sin()
+
+    def call() -> list[int]:
+        found = verify_random(drafts, 5, rows, target_logits=True)
+        return [*found.accepted.tolist(), *found.frontier.tolist()]
+
+    with torch.inference_mode():
+        first = call()
+    assert call() == first
+    with torch.device("meta"):  # a default device of the caller's
+        assert verify_random(drafts, 5, rows[..., 1:], target_logits=True).frontier.is_cpu

@@ -54,7 +54,8 @@ def scratch(name: str, size: int, dtype: torch.dtype) -> Row:
     """A row that this thread writes to again and again: fresh memory costs as much as a pass over it."""
     found = _SCRATCH.rows.get((name, dtype))
     if found is None or found.array.shape[0] != size:
-        tensor = torch.empty(size, dtype=dtype)
+        with torch.inference_mode(False):  # a tensor of inference mode could not be written to outside of it
+            tensor = torch.empty(size, dtype=dtype, device="cpu")
         found = _SCRATCH.rows[name, dtype] = Row(tensor, tensor.numpy())
     return found
 
