@@ -264,6 +264,7 @@ def test_bad_layouts_are_told() -> None:
         ("queries", lambda: rollout_attention(queries[:1], keys, values)),
         ("lengths[1]", lambda: Layout.packed([8, -1])),
         ("documents[0]", lambda: Layout(4, (Document(slice(None), ((2, 3),)),))),
+        ("documents[1]", lambda: Layout(4, (Document(slice(None), ((0, 3),)), Document(slice(None), ((2, 2),))))),
         ("absolute", lambda: Layout.packed([4], absolute=True)),
     ]
     for told, call in refused:

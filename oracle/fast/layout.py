@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from oracle.errors import BadInput
 
@@ -42,10 +43,16 @@ class Layout:
     absolute: bool = False
 
     def __post_init__(self) -> None:
+        taken: dict[tuple[object, object], list[tuple[int, int, int]]] = {}
         for i, document in enumerate(self.documents):
             for first, count in document.runs:
                 if first < 0 or count < 1 or first + count > self.length:
                     raise BadInput("documents", (i,), f"a run lies in the {self.length} rows", (first, count))
+                taken.setdefault((document.batch.start, document.batch.stop), []).append((first, first + count, i))
+        for runs in taken.values():
+            for (_, end, _), (first, _, i) in pairwise(sorted(runs)):
+                if first < end:
+                    raise BadInput("documents", (i,), "a row is of one document", first)
         if self.absolute and not self.shrinks:
             raise BadInput("absolute", (), "a run loses a row with every step where rows are absolute", self.absolute)
 
@@ -80,7 +87,7 @@ class Layout:
                 yield Part(document.batch, tuple(keys), queries, place)
 
     def covers(self, step: int) -> bool:
-        """Whether every row of the batch has a node at the step; its documents may not overlap."""
+        """Whether every row of the batch has a node at the step."""
         whole = all(document.batch == slice(None) for document in self.documents)
         rows = sum(count for document in self.documents for _, count in document.runs)
         return whole and rows == self.length and not step * self.shrinks
