@@ -42,7 +42,8 @@ EXACT = Rounding(0.0, 0.0)
 class Node:
     """One operation: its value, what its own rounding adds, and the ways back to its operands.
 
-    off: in the value's shape, or one number for all entries. rounds: whether it, or what it is made of, rounds at all; weights that an implementation holds exactly do not.
+    off: in the value's shape, or one number for all entries. rounds: whether it, or what it is made of, rounds at all;
+    weights that an implementation holds exactly do not.
     """
 
     value: Array
