@@ -126,6 +126,7 @@ class absolute(fast_visibility.Absolute):
 
 
 class _Everything(
+    fast_training.Training,
     fast_losses.Losses,
     fast_acceptance.Acceptance,
     fast_tree.Tree,

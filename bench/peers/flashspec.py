@@ -11,7 +11,7 @@ PACKAGE = "flashspec"
 
 
 def chain_acceptance(inputs: dict[str, np.ndarray]) -> Callable[[], dict[str, np.ndarray]]:
-    """`rejection_step`, the batch in one call, on log-probabilities; these are made of the logits first, as in its engine.
+    """`rejection_step`, the batch in one call, on log-probabilities: made of the logits first, as in its engine.
 
     The first call, which is compared, spends the coins given; those that are timed draw their own.
     """
