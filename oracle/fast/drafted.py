@@ -12,7 +12,7 @@ from torch import Tensor
 from oracle.errors import BadInput
 from oracle.fast.coins import Coins
 from oracle.fast.trees import ids
-from oracle.types import PROPOSALS
+from oracle.words import PROPOSALS
 
 Rows = Tensor | Sequence[Tensor]
 """[B, N+1, V], or a tensor [n+1, V] of each request: row 0 = after the root, row i+1 = after node i."""

@@ -25,7 +25,7 @@ from oracle.fast.distillation import Distilled, Task, distil
 from oracle.fast.laws import Law
 from oracle.fast.products import Headed, accumulated
 from oracle.fast.reading import checked, finite, flags, headed, leading, logits, one_of, positive, rows_of, whole
-from oracle.types import DENOMINATORS, DIVERGENCES, GATES, MAP_CONVENTIONS, REDUCTIONS, RESTRICTED_TARGETS
+from oracle.words import DENOMINATORS, DIVERGENCES, GATES, MAP_CONVENTIONS, REDUCTIONS, RESTRICTED_TARGETS
 
 __all__ = [
     "Headed",

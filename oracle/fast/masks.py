@@ -13,7 +13,7 @@ from oracle.errors import BadInput
 from oracle.fast import laying, laying_host
 from oracle.fast.tree import visible_words
 from oracle.fast.trees import checked, on_host, per_tree, whole
-from oracle.types import MASK_FORMS
+from oracle.words import MASK_FORMS
 
 _WORDS = {"packed8": torch.uint8, "packed16": torch.uint16, "packed32": torch.uint32}
 _ADDED = (torch.float64, torch.float32, torch.bfloat16, torch.float16)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from oracle.errors import BadInput
-from oracle.types import LAWS
+from oracle.words import LAWS
 
 WIDTH = 0.2
 """Of the whole interval: U[−0.1, 0.1] (EAGLE §4.1)."""

@@ -24,7 +24,7 @@ from oracle.fast.rounds import Limits as Limits
 from oracle.fast.rounds import Round as Round
 from oracle.fast.rounds import Verified as Verified
 from oracle.fast.rounds import plan_round as plan_round
-from oracle.types import DRAFT_KV
+from oracle.words import DRAFT_KV
 
 COUNTERS = ("prompt", "length", "pending", "reason", "kv_length", "feature_length", "draft_length")
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from oracle.errors import BadInput
 from oracle.fast import moving
-from oracle.types import PADDING_ROW, ROOT_ROW
+from oracle.words import PADDING_ROW, ROOT_ROW
 
 NONE, STOP, LENGTH = 0, 1, 2
 """Why a request ends: `Round.reason`."""

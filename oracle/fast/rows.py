@@ -18,7 +18,7 @@ from torch import Tensor
 
 from oracle.errors import BadInput
 from oracle.fast.row_visibility import RowVisibility
-from oracle.types import OWNERS
+from oracle.words import OWNERS
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from torch import Tensor
 from oracle.errors import BadInput
 from oracle.fast.layout import Document, Layout
 from oracle.fast.rows import TokenBatch, View
-from oracle.types import ROW_ANCHORS
+from oracle.words import ROW_ANCHORS
 
 Predicate = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 

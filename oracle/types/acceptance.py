@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from oracle.types.arrays import Ids, Rows
-
-PROPOSALS = ("point", "iid", "without_replacement")
+from oracle.words import PROPOSALS as PROPOSALS
 
 
 @dataclass(frozen=True, eq=False)

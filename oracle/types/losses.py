@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from oracle.types.arrays import Flags, Ids, Rows
-
-DENOMINATORS = ("supervised", "mask", "rows")
-RESTRICTED_TARGETS = ("renormalised", "raw")
-GATES = ("argmax", "none")
-DIVERGENCES = ("cross_entropy", "kl")
-REDUCTIONS = ("sum", "mean")
-MAP_CONVENTIONS = ("offset", "absolute")
+from oracle.words import DENOMINATORS as DENOMINATORS
+from oracle.words import DIVERGENCES as DIVERGENCES
+from oracle.words import GATES as GATES
+from oracle.words import MAP_CONVENTIONS as MAP_CONVENTIONS
+from oracle.words import REDUCTIONS as REDUCTIONS
+from oracle.words import RESTRICTED_TARGETS as RESTRICTED_TARGETS
 
 
 @dataclass(frozen=True, eq=False)

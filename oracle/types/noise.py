@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from oracle.types.arrays import Rows
-
-LAWS = ("paper", "length_scaled")
+from oracle.words import LAWS as LAWS
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,14 +10,11 @@ from typing import Any
 
 from oracle.types.acceptance import Decision
 from oracle.types.arrays import Ids, Rows
+from oracle.words import DRAFT_KV as DRAFT_KV
+from oracle.words import PADDING_ROW as PADDING_ROW
+from oracle.words import ROOT_ROW as ROOT_ROW
 
-ROOT_ROW = -1
-"""The verification row of the pending token, which no drafted node is."""
-PADDING_ROW = -2
-"""A verification row that belongs to nobody."""
 FINISH_REASONS = ("stop", "length")
-DRAFT_KV = ("recomputed", "kept")
-"""Where a drafter's rows of accepted tokens come from: the target's features, or drafting itself."""
 
 NOT_SHOWN: Any = "not shown"
 """What a field of a state holds where the implementation has no such thing; None is an answer."""

@@ -9,9 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from oracle.types.arrays import Flags, Ids, Rows
-
-OWNERS = ("source", "advanced", "label")
-"""Which token's flag supervises row t: x[t], x[t+1] or x[t+2]."""
+from oracle.words import OWNERS as OWNERS
 
 
 @dataclass(frozen=True, eq=False)

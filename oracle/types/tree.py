@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from oracle.types.acceptance import DraftTable
 from oracle.types.arrays import Flags, Ids, Rows
 from oracle.types.losses import DraftMapCase
-
-MASK_FORMS = ("allowed", "blocked", "additive", "packed8", "packed16", "packed32")
-"""How a mask says that a row sees a column: true, false, zero, or a set bit (bit i of word w is column w·width + i)."""
+from oracle.words import MASK_FORMS as MASK_FORMS
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from oracle.types.arrays import Flags, Ids, Rows
-
-ROW_ANCHORS = ("start", "absolute")
-"""Where the node of step s at anchor a stands in its step's block: at row a, or at row a + s."""
+from oracle.words import ROW_ANCHORS as ROW_ANCHORS
 
 
 @dataclass(frozen=True, eq=False)
