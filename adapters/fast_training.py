@@ -44,12 +44,12 @@ class Training:
         import torch
 
         _refuse_stale(case.cached_for, case.trained_for)
-        generator = torch.Generator().manual_seed(case.seed)
+        generator = torch.Generator(torch.get_default_device()).manual_seed(case.seed)
         trainer = _Trainer(generator, case.weight_decay, cls.dtype)
         everything = np.ones((2, 5), dtype=bool)
         position = np.tile(np.arange(5), (2, 1))
         for _ in range(case.warm_steps):
-            tokens = torch.randint(0, VOCABULARY, (2, 5), generator=generator).numpy()
+            tokens = torch.randint(0, VOCABULARY, (2, 5), generator=generator).cpu().numpy()
             trainer.step(TokenBatch(tokens, everything, 0 * position, position, everything))
         drafter, optimizer, target = _copied(trainer.drafter), trainer.state(), _copied(trainer.target)
         made, rows, predicted = trainer.step(case.batch)
@@ -66,7 +66,7 @@ class Training:
             optimizer={name: (optimizer[name], after[name]) for name in optimizer},
             draft_logits=_array(predicted @ head.T),
             target_logits=_array(rows.target @ head.T),
-            supervise=rows.supervise.numpy(),
+            supervise=rows.supervise.cpu().numpy(),
             step_loss=made.parts[1].item() if counts else None,
         )
 
@@ -81,7 +81,7 @@ class Training:
             raise BadInput("gradient", (), f"is one of {', '.join(GRADIENTS)}", case.gradient)
         if isinstance(case.steps, bool) or case.steps < 1:
             raise BadInput("steps", (), "is a whole number of at least 1", case.steps)
-        generator = torch.Generator().manual_seed(0)
+        generator = torch.Generator(torch.get_default_device()).manual_seed(0)
         trainer = _Trainer(generator, 0.0, cls.dtype)
         anchors = 3
         tokens = torch.randint(0, VOCABULARY, (anchors + case.steps,), generator=generator)
@@ -172,7 +172,7 @@ def _tensors(batch: TokenBatch) -> Any:
 
 
 def _array(tensor: Tensor) -> Rows:
-    return np.array(tensor.detach().double().numpy(), dtype=np.float64)
+    return np.array(tensor.detach().double().cpu().numpy(), dtype=np.float64)
 
 
 def _copied(tensors: Mapping[str, Tensor]) -> dict[str, Rows]:

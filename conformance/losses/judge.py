@@ -212,6 +212,8 @@ def _gradient(check: Check, case: Any, answer: Answer, right: road.Loss) -> None
     expected = right.gradient()
     allowed = Counter(case, check.arithmetic.dtype).bounds(right, True).gradient
     assert allowed is not None
+    for row in {index[:-1] for index in np.ndindex(right.shape)}:
+        check.decided(bool(np.isfinite(allowed[row]).all()))
     for index in np.ndindex(right.shape):
         if not abs(found[index] - expected[index]) <= allowed[index]:
             here, wanted = float(found[index]), float(expected[index])

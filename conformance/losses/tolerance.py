@@ -111,6 +111,8 @@ class Counter:
                 found.append(bent + self.gamma(6) * abs(float(slope)))
             return np.array(found)
         p, log_q, target, draft = self._laws(row)
+        if not math.isfinite(target + draft):
+            return np.full(len(row.slope), math.inf)  # and not NaN, times a probability of 0
         q, mass = np.exp(log_q), float(p.sum())
         logits = mass * q * (target + draft + self.gamma(len(p) + 4)) + p * (target + self.gamma(4)) + self.tiny
         head = getattr(self.case, "head", None)
