@@ -130,7 +130,7 @@ class Peer:
         self.calls = calls
         self._folder = tempfile.TemporaryDirectory(prefix="eagle-bench-")
         stored = Path(self._folder.name) / "inputs.npz"
-        np.savez(stored, **{name: np.asarray(value) for name, value in inputs.items()})
+        np.savez(stored, **{name: np.asarray(value) for name, value in inputs.items()})  # type: ignore[arg-type]
         found = subprocess.run(
             [sys.executable, "-m", "tools.environment", spec], cwd=ROOT, capture_output=True, text=True, check=False
         )

@@ -35,13 +35,13 @@ def measured(call: Callable[[], object], device: torch.device, repeats: int) -> 
     """Median seconds of a call, by the device's own clock."""
     for _ in range(3):
         call()
-    taken = []
+    taken: list[float] = []
     for _ in range(repeats):
         if device.type == "cuda":
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()  # type: ignore[no-untyped-call]
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+            start.record()
             call()
-            end.record()  # type: ignore[no-untyped-call]
+            end.record()
             torch.cuda.synchronize(device)
             taken.append(start.elapsed_time(end) / 1e3)
         else:

@@ -18,14 +18,22 @@ from oracle.errors import BadInput
 from oracle.fast import deciding, drafted, walking
 from oracle.fast.coins import Coins, coin, coins, requests_of, stream_of
 from oracle.fast.drafted import Decisions, Drafts, Laws, Rows, laws
-from oracle.fast.proposing import Proposals as Proposals
-from oracle.fast.proposing import propose as propose
+from oracle.fast.proposing import Proposals, propose
 from oracle.fast.trees import whole
-from oracle.fast.warping import warp as warp
+from oracle.fast.warping import warp
 
 __all__ = [
-    *("Coins", "Decisions", "Drafts", "Proposals", "Rows", "coins"),
-    *("propose", "verify_greedy", "verify_random", "verify_sampled", "warp"),
+    "Coins",
+    "Decisions",
+    "Drafts",
+    "Proposals",
+    "Rows",
+    "coins",
+    "propose",
+    "verify_greedy",
+    "verify_random",
+    "verify_sampled",
+    "warp",
 ]
 
 
