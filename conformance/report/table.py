@@ -57,21 +57,26 @@ def findings(runs: Sequence[Run]) -> str:
         said = [f"- {', '.join(ids)}: {text}." for text, ids in told.items()]
         if run.observed:
             said.append(f"- observed at work: {', '.join(f'{k} `{v}`' for k, v in run.observed.items())}.")
-        if said and not run.declaration.get("is_oracle"):
+        if said and not (run.declaration.get("is_oracle") or _fast(run)):
             lines += [f"### `{run.spec}` {run.declaration['version']}", "", *said, ""]
     return "\n".join(lines).rstrip()
 
 
 def conventions(runs: Sequence[Run]) -> str:
     """A column a trainer, a row a convention: what the run observed, or what is declared where nothing shows it."""
-    trainers = [run for run in runs if trains(run)]
+    trainers = [run for run in runs if trains(run) and not _fast(run)]
     said = {name for run in trainers for name in (*run.observed, *run.declaration["conventions"])}
     return _side_by_side(trainers, sorted(said - _UNRELATED))
 
 
 def tree_conventions(runs: Sequence[Run]) -> str:
     """A column a tree builder, a row a convention."""
-    return _side_by_side([run for run in runs if speaks(run, "tree")], _OF_TREES)
+    return _side_by_side([run for run in runs if speaks(run, "tree") and not _fast(run)], _OF_TREES)
+
+
+def _fast(run: Run) -> bool:
+    """Whether it is one of the fast paths, which follow the reference in all that a caller does not say."""
+    return run.spec.partition(":")[0] == "adapters.fast"
 
 
 def _side_by_side(runs: Sequence[Run], names: Sequence[str]) -> str:
