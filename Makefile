@@ -36,7 +36,7 @@ help:
 	@echo 'make test                     lint, type check, and the tests of this project'
 	@echo 'make full                     everything at length'
 	@echo 'make bench                    time the fast paths beside their peers, into RESULT=bench.json (BENCH_FULL=1 for more)'
-	@echo 'make tables                   write the tables of README and docs from docs/reports and docs/pairs'
+	@echo 'make tables                   write the tables of README and docs from docs/reports, docs/pairs, docs/bench'
 	@echo 'make pairs                    ask every drafter for the pair matrix of docs/drafters.md, into docs/pairs'
 	@echo 'make clean-environments       delete the virtual environments'
 
@@ -68,6 +68,7 @@ full:
 tables:
 	@for page in README.md docs/findings.md; do $(run) dev -m conformance.report.table $$page docs/reports/*.json; done
 	@$(run) dev -m conformance.report.pairs docs/pairs/*.json --page docs/drafters.md
+	@for page in docs/fast.md docs/bench.md; do $(run) dev -m bench.table docs/bench/cpu*.json --page $$page --plots docs/bench; done
 
 pairs:
 	@set -e; for one in both=adapters.reference $(TRAINERS:%=trainer=%) $(SERVERS:%=server=%); do spec=$${one#*=}; \

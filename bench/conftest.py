@@ -24,6 +24,13 @@ def pytest_benchmark_update_commit_info(config: pytest.Config, commit_info: dict
         del commit_info[name]
 
 
+def pytest_benchmark_update_json(config: pytest.Config, benchmarks: Any, output_json: dict[str, Any]) -> None:
+    """What a round of all contestants took together says nothing that a race does not."""
+    for one in output_json["benchmarks"]:
+        if "race" in one["extra_info"]:
+            del one["stats"]["data"], one["options"]
+
+
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """What the races found."""
     session = getattr(config, "_benchmarksession", None)

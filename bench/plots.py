@@ -8,8 +8,11 @@ from typing import Any
 
 import matplotlib
 
+from bench.table import plot_name
+
 matplotlib.use("svg")
 matplotlib.rcParams["svg.hashsalt"] = "eagle-conformance"  # the same data, the same file
+matplotlib.rcParams["svg.fonttype"] = "none"  # letters stay letters
 
 from matplotlib import pyplot  # noqa: E402 (the backend is chosen first)
 
@@ -27,23 +30,33 @@ def draw(races: Sequence[tuple[str, str, dict[str, Any]]], folder: Path) -> list
 
 
 def _plot(file: str, test: str, found: Sequence[dict[str, Any]], folder: Path) -> Path:
-    remembers = any(row["peak_bytes"] for race in found for row in race["contestants"])
-    figure, axes = pyplot.subplots(1, 1 + remembers, figsize=(5.2 * (1 + remembers), 3.6), squeeze=False)
-    for axis, field, label, unit in zip(axes[0], ("seconds", "peak_bytes"), ("time [s]", "memory [MiB]"), (1, 2**20)):
+    fields = [("seconds", "time [s]", 1), ("peak_bytes", "memory [MiB]", 2**20)]
+    if sum(any(row["peak_bytes"] for row in race["contestants"]) for race in found) < 2:
+        del fields[1]
+    names = dict.fromkeys(_name(row) for race in found for row in race["contestants"])
+    colours = {name: f"C{i}" for i, name in enumerate(names)}
+    figure, axes = pyplot.subplots(1, len(fields), figsize=(5.2 * len(fields), 3.6), squeeze=False)
+    for axis, (field, label, unit) in zip(axes[0], fields):
         lines: dict[tuple[str, str], list[tuple[float, float]]] = {}
         for race in found:
             for row in race["contestants"]:
                 if row[field]:
-                    key = (row["name"].partition(":")[0], row["kind"])
-                    lines.setdefault(key, []).append((race["growth"]["at"], row[field] / unit))
+                    lines.setdefault((_name(row), row["kind"]), []).append((race["growth"]["at"], row[field] / unit))
         for (name, kind), points in lines.items():
-            axis.plot(*zip(*sorted(points)), _KINDS[kind], marker=".", label=name)
+            axis.plot(*zip(*sorted(points)), _KINDS[kind], marker=".", color=colours[name], label=name)
         axis.set(xscale="log", yscale="log", xlabel=found[0]["growth"]["axis"], ylabel=label)
+        places = sorted({race["growth"]["at"] for race in found})
+        axis.set_xticks(places, [f"{place:g}" for place in places])
+        axis.set_xticks([], minor=True)
         axis.grid(alpha=0.3)
     axes[0][0].legend(fontsize=7)
-    figure.suptitle(found[0]["title"].partition(",")[0], fontsize=9)
+    figure.suptitle(f"{file.rpartition('bench_')[2].removesuffix('.py')}: {test.removeprefix('test_')}", fontsize=9)
     figure.tight_layout()
-    path = folder / f"{Path(file).stem.removeprefix('bench_')}-{test.removeprefix('test_')}.svg"
+    path = folder / plot_name(file, test)
     figure.savefig(path, metadata={"Date": None, "Creator": None})
     pyplot.close(figure)
     return path
+
+
+def _name(row: dict[str, Any]) -> str:
+    return str(row["name"]).partition(":")[0]

@@ -222,3 +222,20 @@ def test_the_script_for_a_gpu_runs_dry_on_a_cpu(tmp_path: Path, capsys: pytest.C
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_the_script_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert gpu.main([]) == 2 and "torch finds no GPU" in capsys.readouterr().err
+
+
+def test_pages_hold_what_was_measured() -> None:
+    stored = sorted((table.ROOT / "docs" / "bench").glob("cpu*.json"))
+    assert stored
+    for name, part in (("fast.md", "asked"), ("bench.md", "bench")):
+        text = (table.ROOT / "docs" / name).read_text(encoding="utf-8")
+        assert f"<!-- {part}:begin -->" in text
+        assert table.filled(text, table.together(stored)) == text, "make tables writes it"
+
+
+def test_what_was_asked_is_told_in_the_terms_of_the_target() -> None:
+    text = table.asked(document(("test_a", toy())))
+    assert re.search(
+        r"\| toy \| toy, little and much \| dense \| 2× as fast at least \| [\d.]+× \[.+\] \| reached \|", text
+    )
+    assert "| memory | 1e+09× at most |" in text
