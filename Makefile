@@ -12,7 +12,7 @@ ARGS    ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 run = $(PYTHON) -m tools.environment
-IMPLEMENTATIONS = adapters.fast adapters.fast:float32 adapters.fast:bfloat16 adapters.fast:vectorised \
+IMPLEMENTATIONS = adapters.fast adapters.fast:float32 adapters.fast:bfloat16 adapters.fast:float16 adapters.fast:vectorised \
     adapters.reference adapters.transformers adapters.flashspec adapters.vllm adapters.vllm:forward \
     adapters.vllm:triton adapters.vllm:v2 adapters.vllm:v2_block adapters.vllm:eagle adapters.vllm:eagle3 \
     adapters.vllm:metrics adapters.vllm:drafter adapters.sglang adapters.sglang:block adapters.sglang:drafter \

@@ -96,6 +96,20 @@ class bfloat16(fast_losses.Losses, fast_acceptance.Acceptance, fast_tree.Tree, f
     )
 
 
+class float16(fast_losses.Losses, fast_acceptance.Acceptance, fast_tree.Tree, fast_visibility.Visibility):
+    """Tensors of float16."""
+
+    dtype = "float16"
+    DECLARATION = Declaration(
+        name="fast, float16",
+        version="0.1.0",
+        conventions=_CONVENTIONS,
+        arithmetic=Arithmetic(dtype="float16"),
+        cost=_COST,
+        promises=fast_acceptance.PROMISES,
+    )
+
+
 class vectorised(fast_acceptance.Acceptance, fast_tree.Tree):
     """Acceptance and trees by the way that the host stays out of, as on a GPU."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from adapters.fast_tree import whole_numbers
+from adapters.interface import NotApplicable
 from oracle.errors import BadInput
 from oracle.types import Coins, Decision, ProposalCase, Proposals, VerifyCase, WarpCase
 
@@ -83,7 +84,7 @@ class Acceptance:
         """The warped rows, float64."""
         import torch
 
-        logits = cls._rows(case.logits)
+        logits = cls._law_rows(case.logits)
         given = [_parameter(value) for value in (case.temperature, case.top_k, case.top_p, case.min_p)]
         found: np.ndarray = _fast().warp(logits, *given).to(torch.float64).cpu().numpy()
         return found
@@ -98,7 +99,7 @@ class Acceptance:
         def drafter(prefixes: Tensor) -> Tensor:
             found = [[table.row(tuple(way)) for way in member] for member in prefixes.tolist()]
             shape = (*prefixes.shape[:2], table.vocabulary)
-            return cls._rows(np.array(found, dtype=np.float64).reshape(shape))
+            return cls._law_rows(np.array(found, dtype=np.float64).reshape(shape))
 
         made = _fast().propose(drafter, np.asarray(case.parent).tolist(), case.proposal, case.seed, case.trials)
         return Proposals(made.token.cpu().numpy(), made.draft_probs.to(torch.float64).cpu().numpy())
@@ -115,19 +116,24 @@ class Acceptance:
         found: dict[int, Decision] = {}
         for (proposal, _, chain), places in groups.items():
             own = [cases[i] for i in places]
-            target = [cls._rows(case.target_probs) for case in own]
-            draft = None if proposal == "point" else [cls._rows(case.draft_probs) for case in own]
+            target = [cls._law_rows(case.target_probs) for case in own]
+            draft = None if proposal == "point" else [cls._law_rows(case.draft_probs) for case in own]
             made = call(_drafts(own, chain), places, target, draft, proposal)
             for i, path, count, token in zip(places, *(values.tolist() for values in made)):
                 found[i] = Decision(tuple(path[:count]), token)
         return [found[i] for i in range(len(cases))]
 
     @classmethod
-    def _rows(cls, values: object) -> Tensor:
+    def _law_rows(cls, values: object) -> Tensor:
         import torch
 
         rows = torch.tensor(np.array(values))  # a copy: an array that is shared with torch can be written by it
-        return rows.to(getattr(torch, cls.dtype)) if rows.is_floating_point() else rows
+        if not rows.is_floating_point():
+            return rows
+        given = rows.to(getattr(torch, cls.dtype))
+        if bool((given.isinf() & rows.isfinite()).any()):
+            raise NotApplicable(f"{cls.dtype} has no number as large as one of these")
+        return given
 
 
 class _Table:
