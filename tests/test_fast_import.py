@@ -10,8 +10,8 @@ from tests.running import ROOT, environment, run
 
 MODULES = sorted(f"oracle.fast.{path.stem}" for path in (ROOT / "oracle" / "fast").glob("[a-z]*.py"))
 MOST = 0.1
-"""Seconds of a core that all modules together may take, compiled before. Where others use the core, all takes longer; so
-a tenth of what torch itself takes is as good, which is a second on the machine of the bench."""
+"""Seconds of a core that all modules together may take, compiled before. Where others use the core, all takes longer;
+so a tenth of what torch itself takes is as good, which is a second on the machine of the bench."""
 MEASURE = """
 import importlib, json, sys, time
 import numpy
