@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adapters.interface import NotApplicable
 from oracle.errors import BadInput
 from oracle.types import (
     CandidateTree,
@@ -156,7 +157,11 @@ class _Rows:
 
         trees = zip(self._tables, frontier.prefix.tolist())
         rows = [[_row(table, tuple(prefix)) for prefix in prefixes] for table, prefixes in trees]
-        return torch.tensor(np.array(rows, dtype=np.float64), dtype=self._dtype)
+        given = torch.tensor(np.array(rows, dtype=np.float64))
+        laws = given.to(self._dtype)
+        if bool(((given > 0) & (laws == 0)).any()):
+            raise NotApplicable(f"{self._dtype} has no number as small as one of these")
+        return laws
 
 
 def _row(table: Any, prefix: tuple[int, ...]) -> np.ndarray:
