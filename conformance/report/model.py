@@ -116,13 +116,12 @@ class Run:
 
 def clause_verdicts(run: Run) -> dict[str, list[Outcome]]:
     """Clause id → the checks that judged it, in the order of the specification."""
-    found: dict[str, list[Outcome]] = {}
-    for contract in run.contracts:
-        for identity in clauses.clauses(contract):
-            checks = [outcome for outcome in run.checks if identity in outcome.clauses]
-            if checks:
-                found[identity] = checks
-    return found
+    judged: dict[str, list[Outcome]] = {}
+    for outcome in run.checks:
+        for identity in dict.fromkeys(outcome.clauses):
+            judged.setdefault(identity, []).append(outcome)
+    order = (identity for contract in run.contracts for identity in clauses.clauses(contract))
+    return {identity: judged[identity] for identity in order if identity in judged}
 
 
 def refuted(run: Run) -> list[str]:
