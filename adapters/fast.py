@@ -61,53 +61,40 @@ publish = fast_publish.Publish.publish
 interrupted_publish = fast_publish.Publish.interrupted_publish
 
 
-class float32(
-    fast_losses.Losses,
-    fast_training.Training,
-    fast_acceptance.Acceptance,
-    fast_tree.Tree,
-    fast_rows.Rows,
-    fast_visibility.Visibility,
-):
+def _of(dtype: str) -> Declaration:
+    return Declaration(
+        name=f"fast, {dtype}",
+        version="0.1.0",
+        conventions=_CONVENTIONS,
+        arithmetic=Arithmetic(dtype=dtype),
+        cost=_COST,
+        promises=fast_acceptance.PROMISES,
+    )
+
+
+class _Narrow(fast_losses.Losses, fast_acceptance.Acceptance, fast_tree.Tree, fast_visibility.Visibility):
+    """What is computed in a dtype; rows, noise and training have bounds for float32 alone."""
+
+
+class float32(_Narrow, fast_training.Training, fast_rows.Rows):
     """Tensors of float32."""
 
     dtype = "float32"
-    DECLARATION = Declaration(
-        name="fast, float32",
-        version="0.1.0",
-        conventions=_CONVENTIONS,
-        arithmetic=Arithmetic(dtype="float32"),
-        cost=_COST,
-        promises=fast_acceptance.PROMISES,
-    )
+    DECLARATION = _of(dtype)
 
 
-class bfloat16(fast_losses.Losses, fast_acceptance.Acceptance, fast_tree.Tree, fast_visibility.Visibility):
+class bfloat16(_Narrow):
     """Tensors of bfloat16."""
 
     dtype = "bfloat16"
-    DECLARATION = Declaration(
-        name="fast, bfloat16",
-        version="0.1.0",
-        conventions=_CONVENTIONS,
-        arithmetic=Arithmetic(dtype="bfloat16"),
-        cost=_COST,
-        promises=fast_acceptance.PROMISES,
-    )
+    DECLARATION = _of(dtype)
 
 
-class float16(fast_losses.Losses, fast_acceptance.Acceptance, fast_tree.Tree, fast_visibility.Visibility):
+class float16(_Narrow):
     """Tensors of float16."""
 
     dtype = "float16"
-    DECLARATION = Declaration(
-        name="fast, float16",
-        version="0.1.0",
-        conventions=_CONVENTIONS,
-        arithmetic=Arithmetic(dtype="float16"),
-        cost=_COST,
-        promises=fast_acceptance.PROMISES,
-    )
+    DECLARATION = _of(dtype)
 
 
 class vectorised(fast_acceptance.Acceptance, fast_tree.Tree):
