@@ -45,7 +45,7 @@ class Acceptance:
         """By the largest entry of each row."""
 
         def call(drafts: Any, places: list[int], target: list[Tensor], _: list[Tensor] | None, __: str) -> Any:
-            return _fast().verify_greedy(drafts, target, vectorised=cls.vectorised)
+            return _fast().verify_greedy(drafts, target, validate=True, vectorised=cls.vectorised)
 
         return cls._grouped(cases, call)
 
@@ -63,7 +63,7 @@ class Acceptance:
             padded = torch.tensor(np.array([np.pad(own, (0, nodes - len(own))) for own in accept]))
             frontier = torch.tensor([float(coins[i].frontier) for i in places], dtype=torch.float64)
             spent = _fast().Coins(padded, frontier)
-            return _fast().verify_sampled(drafts, spent, target, draft, kind, vectorised=cls.vectorised)
+            return _fast().verify_sampled(drafts, spent, target, draft, kind, validate=True, vectorised=cls.vectorised)
 
         return cls._grouped(cases, call)
 
@@ -74,7 +74,7 @@ class Acceptance:
 
         def call(drafts: Any, places: list[int], target: list[Tensor], draft: list[Tensor] | None, kind: str) -> Any:
             requests = torch.tensor(places, dtype=torch.int64)
-            more = {"requests": requests, "vectorised": cls.vectorised}
+            more = {"requests": requests, "validate": True, "vectorised": cls.vectorised}
             return _fast().verify_random(drafts, seed, target, draft, kind, **more)
 
         return cls._grouped(cases, call)
@@ -86,7 +86,7 @@ class Acceptance:
 
         logits = cls._law_rows(case.logits)
         given = [_parameter(value) for value in (case.temperature, case.top_k, case.top_p, case.min_p)]
-        found: np.ndarray = _fast().warp(logits, *given).to(torch.float64).cpu().numpy()
+        found: np.ndarray = _fast().warp(logits, *given, validate=True).to(torch.float64).cpu().numpy()
         return found
 
     @classmethod
@@ -101,7 +101,11 @@ class Acceptance:
             shape = (*prefixes.shape[:2], table.vocabulary)
             return cls._law_rows(np.array(found, dtype=np.float64).reshape(shape))
 
-        made = _fast().propose(drafter, np.asarray(case.parent).tolist(), case.proposal, case.seed, case.trials)
+        made = _fast().propose(
+            *(drafter, np.asarray(case.parent).tolist(), case.proposal, case.seed, case.trials),
+            device=torch.get_default_device(),
+            validate=True,
+        )
         return Proposals(made.token.cpu().numpy(), made.draft_probs.to(torch.float64).cpu().numpy())
 
     @classmethod

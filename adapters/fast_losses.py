@@ -40,21 +40,25 @@ class Losses:
     def feature_regression(cls, case: RegressionCase) -> LossResult:
         """Smooth-L1 between features."""
         predicted = cls._rows(case.predicted).requires_grad_()
-        made = _fast().feature_regression(predicted, cls._rows(case.target), _array(case.supervise), case.beta)
+        made = _fast().feature_regression(
+            predicted, cls._rows(case.target), _array(case.supervise), case.beta, validate=True
+        )
         return _result(made, "predicted", predicted, terms=False)
 
     @classmethod
     def soft_cross_entropy(cls, case: DistillCase) -> LossResult:
         """Cross-entropy against the target's whole law."""
         draft = cls._rows(case.draft_logits).requires_grad_()
-        made = _fast().soft_cross_entropy(draft, cls._rows(case.target_logits), _array(case.supervise))
+        made = _fast().soft_cross_entropy(draft, cls._rows(case.target_logits), _array(case.supervise), validate=True)
         return _result(made, "draft_logits", draft, terms=False)
 
     @classmethod
     def topk_distillation(cls, case: TopKCase) -> LossResult:
         """Cross-entropy over the target's most probable tokens."""
         draft = cls._rows(case.draft_logits).requires_grad_()
-        made = _fast().topk_distillation(draft, cls._rows(case.target_logits), _array(case.supervise), case.k)
+        made = _fast().topk_distillation(
+            draft, cls._rows(case.target_logits), _array(case.supervise), case.k, validate=True
+        )
         return _result(made, "draft_logits", draft, terms=False)
 
     @classmethod
@@ -64,6 +68,7 @@ class Losses:
         made = _fast().eagle1_loss(
             *(predicted, cls._rows(case.target), cls._rows(case.head), _array(case.supervise)),
             *(case.beta, case.regression_weight, case.classification_weight),
+            validate=True,
         )
         return _result(made, "predicted", predicted)
 
@@ -74,6 +79,7 @@ class Losses:
         made = _fast().hass_loss(
             *(predicted, cls._rows(case.target), cls._rows(case.head), _array(case.supervise), case.k),
             *(case.beta, case.regression_weight, case.classification_weight, case.topk_weight),
+            validate=True,
         )
         return _result(made, "predicted", predicted)
 
@@ -93,7 +99,7 @@ class Losses:
     def draft_to_target(case: DraftMapCase) -> Ids:
         """The absolute target ids."""
         t2d = None if case.t2d is None else _array(case.t2d)
-        found: Ids = _fast().draft_to_target(_array(case.d2t), t2d, case.convention).cpu().numpy()
+        found: Ids = _fast().draft_to_target(_array(case.d2t), t2d, case.convention, validate=True).cpu().numpy()
         return found
 
     @classmethod

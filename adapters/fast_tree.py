@@ -48,6 +48,8 @@ class Tree:
             _Rows([case], getattr(torch, cls.dtype)),
             *(case.expand_width, case.branch_width, case.max_depth),
             draft_to_target=_targets(case),
+            device=torch.get_default_device(),
+            validate=True,
         )
         return CandidateTree(
             *(
@@ -62,7 +64,10 @@ class Tree:
     def select_nodes(cls, case: SelectionCase) -> Ids:
         """Node ids in selection order."""
         found: Ids = (
-            _fast().select_nodes(cls._batch([case.tree]), case.budget, vectorised=cls.vectorised)[0].cpu().numpy()
+            _fast()
+            .select_nodes(cls._batch([case.tree]), case.budget, validate=True, vectorised=cls.vectorised)[0]
+            .cpu()
+            .numpy()
         )
         return found
 
@@ -74,7 +79,10 @@ class Tree:
         selected, length = _padded([case.selected for case in cases])
         base = torch.tensor([case.base for case in cases])
         made = _fast().flatten_tree(
-            *(cls._batch([case.tree for case in cases]), selected, base), length=length, vectorised=cls.vectorised
+            *(cls._batch([case.tree for case in cases]), selected, base),
+            length=length,
+            validate=True,
+            vectorised=cls.vectorised,
         )
         return _members(made)
 
@@ -95,6 +103,8 @@ class Tree:
                 _Rows([case.growth for case in own], getattr(torch, cls.dtype)),
                 *(first.expand_width, first.branch_width, first.max_depth, budget, base, len(own)),
                 draft_to_target=_targets(first),
+                device=torch.get_default_device(),
+                validate=True,
                 vectorised=cls.vectorised,
             )
             found.update(zip(places, _members(made)))
@@ -103,7 +113,9 @@ class Tree:
     @classmethod
     def tree_visibility(cls, parent: Ids) -> Flags:
         """Of one vector."""
-        found: Flags = _fast().tree_visibility(_ids(parent)[None], vectorised=cls.vectorised)[0].cpu().numpy()
+        found: Flags = (
+            _fast().tree_visibility(_ids(parent)[None], validate=True, vectorised=cls.vectorised)[0].cpu().numpy()
+        )
         return found
 
     @classmethod
@@ -123,6 +135,7 @@ class Tree:
                 length=length,
                 longest=longest,
                 dtype=torch.float64,
+                validate=True,
                 vectorised=cls.vectorised,
             )
             for i, mask in zip(places, made.cpu().numpy()):

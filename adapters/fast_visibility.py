@@ -96,7 +96,9 @@ def _visibility(cases: Sequence[RolloutCase]) -> Any:
     segment = _padded([_tensor(case.segment) for case in cases], length)
     places = [np.arange(case.length) if case.position is None else case.position for case in cases]
     position = _padded([_tensor(place) for place in places], length)
-    return _fast().rollout_visibility(TokenBatch(segment, valid, segment, position, valid), cases[0].steps)
+    return _fast().rollout_visibility(
+        TokenBatch(segment, valid, segment, position, valid), cases[0].steps, validate=True
+    )
 
 
 def _padded(vectors: Sequence[Tensor], length: int) -> Tensor:

@@ -385,3 +385,11 @@ def test_tolerances_follow_the_dtype(dtype: str, unit: float) -> None:
 
 def test_more_roundings_than_a_number_has_bits_bound_nothing() -> None:
     assert Counter(SOFT, "bfloat16").gamma(200) == INF
+
+
+def test_a_gradient_that_nothing_bounds_is_not_bounded_by_nan() -> None:
+    wide = DistillCase(a([0.0] * 200 + [-INF]), a([0.0] * 200 + [-INF]), ONE)
+    found = Counter(wide, "bfloat16").bounds(road.soft_cross_entropy(wide, True), True).gradient
+    assert found is not None and np.isposinf(found).all()
+    narrow = Counter(wide, "float64").bounds(road.soft_cross_entropy(wide, True), True).gradient
+    assert narrow is not None and np.isfinite(narrow).all()

@@ -153,13 +153,8 @@ def rollout_rows(batch: TokenBatch, steps: int, *, validate: bool | None = None)
     `BadInput`.
     """
     view = View(batch, validate)
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-        raise BadInput("steps", (), "is a whole number of at least 1", steps)
     rows, length = view.shape
-    exists = torch.zeros((steps, rows, length), dtype=torch.bool, device=view.device)
-    exists[0, :, : max(length - 1, 0)] = first = view.together(1)
-    for s in range(1, min(steps, length - 1)):
-        torch.logical_and(exists[s - 1, :, : length - 1 - s], first[:, s:], out=exists[s, :, : length - 1 - s])
+    exists = view.nodes(steps)
     place = _places(_flat(exists))
     step, address = place // max(rows * length, 1), place % max(rows * length, 1)
     row, anchor = address // max(length, 1), address % max(length, 1)
@@ -319,6 +314,17 @@ class View:
         if not ahead:
             return valid
         return (segment[:, :length] == segment[:, ahead:]) & valid[:, :length] & valid[:, ahead:]
+
+    def nodes(self, steps: int) -> Tensor:
+        """bool [steps, B, S]: whether a rollout's node is there, a … a+s+1 in one segment. Raises `BadInput`."""
+        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+            raise BadInput("steps", (), "is a whole number of at least 1", steps)
+        rows, length = self.shape
+        exists = torch.zeros((steps, rows, length), dtype=torch.bool, device=self.device)
+        exists[0, :, : max(length - 1, 0)] = first = self.together(1)
+        for s in range(1, min(steps, length - 1)):
+            torch.logical_and(exists[s - 1, :, : length - 1 - s], first[:, s:], out=exists[s, :, : length - 1 - s])
+        return exists
 
     def neighbours(self) -> Any:
         """bool [B · S − 1] (nothing of nothing): whether an address of the flattened batch and the next one are."""

@@ -112,15 +112,7 @@ def rollout_visibility(batch: TokenBatch, steps: int, *, validate: bool | None =
     only `valid` is read at an invalid address. validate: whether positions are looked at; None = on a CPU alone.
     Nothing waits for the device then. Raises `BadInput`.
     """
-    view = View(batch, validate)
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-        raise BadInput("steps", (), "is a whole number of at least 1", steps)
-    rows, length = view.shape
-    exists = torch.zeros((steps, rows, length), dtype=torch.bool, device=view.device)
-    exists[0, :, : max(length - 1, 0)] = first = view.together(1)
-    for s in range(1, min(steps, length - 1)):
-        torch.logical_and(exists[s - 1, :, : length - 1 - s], first[:, s:], out=exists[s, :, : length - 1 - s])
-    return RolloutVisibility(exists, batch.segment, batch.position)
+    return RolloutVisibility(View(batch, validate).nodes(steps), batch.segment, batch.position)
 
 
 def rollout_mask(visibility: RolloutVisibility, row_anchor: str = "start") -> Tensor:
